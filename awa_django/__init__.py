@@ -1,0 +1,1 @@
+"""A background job queue inside the project's own PostgreSQL."""

@@ -1,0 +1,15 @@
+DROP TRIGGER unique_claim_truncate ON awa.scheduled_jobs;
+DROP TRIGGER unique_claim_truncate ON awa.jobs_hot;
+DROP TRIGGER unique_claim_delete ON awa.scheduled_jobs;
+DROP TRIGGER unique_claim_update ON awa.scheduled_jobs;
+DROP TRIGGER unique_claim_insert ON awa.scheduled_jobs;
+DROP TRIGGER unique_claim_delete ON awa.jobs_hot;
+DROP TRIGGER unique_claim_update ON awa.jobs_hot;
+DROP TRIGGER unique_claim_insert ON awa.jobs_hot;
+DROP FUNCTION awa.drop_unique_claims_on_truncate();
+DROP FUNCTION awa.drop_unique_claim_on_delete();
+DROP FUNCTION awa.keep_unique_claim_on_update();
+DROP FUNCTION awa.keep_unique_claim_on_insert();
+DROP FUNCTION awa.take_unique_key(bytea, bigint);
+DROP FUNCTION awa.holds_unique_key(awa.job_state, bytea, bit);
+DROP TABLE awa.job_unique_claims;

@@ -1,0 +1,52 @@
+"""Runs the statements of ``storage/sql/``: each packaged file is read once and sent as it stands.
+
+Every storage function takes the connection it runs on: Django's (producers, operators) or a
+worker's own psycopg connection. Both have ``cursor()`` and take named parameters, and on both
+statements are sent unprepared, so they are planned with their values (a plan prepared on an empty
+table stays bad: 540 instead of 13,950 jobs/s).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+
+class Cursor(Protocol):
+    """What storage needs of a cursor: psycopg's and Django's both have it."""
+
+    rowcount: int
+
+    def execute(self, query: str, params: Mapping[str, object] | None = None, /) -> object: ...
+    def fetchall(self) -> list[tuple[Any, ...]]: ...
+
+
+class Connection(Protocol):
+    """A psycopg connection, or Django's ``connections[alias]``."""
+
+    def cursor(self) -> AbstractContextManager[Any]: ...
+
+
+@cache
+def statement(name: str) -> str:
+    """The text of ``storage/sql/<name>.sql``."""
+    return files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+def fetch(connection: Connection, name: str, /, **params: object) -> list[tuple[Any, ...]]:
+    """Run the named statement; its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement(name), params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def run(connection: Connection, name: str, /, **params: object) -> int:
+    """Run the named statement, which returns no rows; how many rows it changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement(name), params)
+        count: int = cursor.rowcount
+        return count
