@@ -1,0 +1,212 @@
+"""Typed arguments and results to JSON and back.
+
+What a caller passes is refused when it would not come back as it went in (InvalidJob, naming the
+argument). What a handler returns or raises is cleaned instead, so that writing it never fails.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from awa_django.errors import InvalidJob
+
+JSON: TypeAlias = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
+
+# What every reader of the rows can hold: a signed 64-bit integer, as in the database itself.
+SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
+# Deeper JSON breaks readers (psycopg near 1,000, jsonb at the server's stack limit).
+DEEPEST = 100
+# NUL has no place in text or jsonb, and a lone surrogate none in UTF-8.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_REPLACEMENT = "\ufffd"
+TRUNCATED = "\N{HORIZONTAL ELLIPSIS} [truncated]"
+RESULT_LIMIT = 1024 * 1024
+
+
+def encode_args(
+    arguments: Mapping[str, object],
+    *,
+    kind: str,
+    max_bytes: int,
+    types: Mapping[str, Any] | None = None,
+) -> str:
+    """The arguments as the text of a JSON object.
+
+    An argument with an entry in ``types`` may be anything that msgspec encodes and restores as that
+    type; one without takes only what JSON has (a tuple becomes a list).
+
+    Raises: InvalidJob naming the argument, or the size when the text is longer than ``max_bytes``.
+    """
+    types = types or {}
+    plain = {name: _encode_one(name, value, types, kind) for name, value in arguments.items()}
+    encoded = msgspec.json.encode(plain)
+    if len(encoded) > max_bytes:
+        largest = max(plain, key=lambda name: len(msgspec.json.encode(plain[name])))
+        raise InvalidJob(
+            f"the arguments of {kind!r} take {len(encoded)} bytes, AWA['MAX_ARGS_BYTES'] allows {max_bytes} "
+            f"(the largest is {largest!r}): store the data elsewhere and pass its key"
+        )
+    return encoded.decode()
+
+
+def decode_args(text: str | bytes, types: Mapping[str, Any], *, kind: str = "") -> dict[str, object]:
+    """The arguments in the JSON object ``text``, each restored as its type; without one, plain JSON.
+
+    Raises: InvalidJob naming the argument that does not fit its type, or when the text is no object.
+    """
+    try:
+        plain = json.loads(text)
+    except (ValueError, RecursionError) as exc:  # beyond 4,300 digits, or nested too deep
+        raise InvalidJob(f"the arguments of {kind!r} cannot be read: {exc}") from exc
+    if not isinstance(plain, dict):
+        raise InvalidJob(f"the arguments of {kind!r} must be an object, not {type(plain).__name__}")
+    return {name: _decode_one(name, value, types, kind) for name, value in plain.items()}
+
+
+def plain_json(value: object, name: str) -> JSON:
+    """``value`` as it will be read back from jsonb. Raises: InvalidJob naming ``name`` and the path in it."""
+    return _plain(value, name, DEEPEST)
+
+
+def encode_result(value: object, *, limit: int = RESULT_LIMIT) -> str:
+    """What a handler returned, as JSON text of at most ``limit`` bytes; never raises.
+
+    What JSON cannot hold is replaced by something that says so; see ``clean_json``.
+    """
+    try:
+        encoded = msgspec.json.encode(clean_json(value))
+        if len(encoded) > limit:
+            encoded = msgspec.json.encode({"awa:dropped": f"the result took {len(encoded)} bytes, {limit} are kept"})
+    except Exception as exc:  # noqa: BLE001  (a finish must not fail on any value)
+        encoded = msgspec.json.encode({"awa:dropped": f"the result could not be encoded: {type(exc).__name__}"})
+    return encoded.decode()
+
+
+def clean_text(text: str, limit: int) -> str:
+    """``text`` as PostgreSQL can store it, in at most ``limit`` characters; never raises.
+
+    NUL and lone surrogates become U+FFFD; what is cut off is marked.
+    """
+    if len(text) > limit:
+        text = text[: max(limit - len(TRUNCATED), 0)] + TRUNCATED[:limit]
+    return _UNSTORABLE.sub(_REPLACEMENT, text)
+
+
+def clean_json(value: object) -> JSON:
+    """``value`` as JSON that PostgreSQL can store and every reader can read; never raises.
+
+    NaN and infinities become null, integers beyond 64 bits text, unknown objects their ``repr``,
+    and what lies deeper than 100 levels a mark.
+    """
+    try:
+        return _clean(value, DEEPEST)
+    except Exception as exc:  # noqa: BLE001  (a broken __iter__ or __len__ of the handler's object)
+        return f"<{type(value).__name__} that cannot be encoded: {type(exc).__name__}>"
+
+
+def _encode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -> JSON:
+    where = f"argument {name!r} of {kind!r}"
+    if name not in types:
+        return _plain(value, where, DEEPEST)
+    try:
+        plain = _plain(msgspec.to_builtins(value, enc_hook=_encode_subclass), where, DEEPEST)
+        msgspec.convert(plain, types[name])
+    except InvalidJob:
+        raise
+    except (TypeError, ValueError, RecursionError) as exc:  # msgspec.ValidationError is a ValueError
+        raise InvalidJob(f"{where} does not fit its annotation: {exc}") from exc
+    return plain
+
+
+def _decode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -> object:
+    if name not in types:
+        return value
+    try:
+        return msgspec.convert(value, types[name])
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise InvalidJob(f"argument {name!r} of {kind!r} does not fit its annotation: {exc}") from exc
+
+
+def _encode_subclass(value: object) -> object:
+    """Subclasses of str, int and float (Django's SafeString, NumPy's float64) are what they are a kind of."""
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base(value)
+    hint = ": pass its primary key" if hasattr(value, "_meta") and hasattr(value, "pk") else ""
+    raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")
+
+
+def _plain(value: object, where: str, depth: int) -> JSON:
+    # The order is that of how often each is met: this runs for every value of every enqueue.
+    if isinstance(value, str):
+        if _UNSTORABLE.search(value):
+            what = "a NUL character" if "\x00" in value else "a lone surrogate"
+            raise InvalidJob(f"{where} holds {what}, which PostgreSQL cannot store")
+        return str(value)
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, int):
+        if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
+            raise InvalidJob(f"{where} is an integer beyond 64 bits: pass it as text")
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidJob(f"{where} is {value!r}, which JSON does not have")
+        return float(value)
+    if not depth:
+        raise InvalidJob(f"{where} is nested deeper than {DEEPEST} levels (or holds itself)")
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, f"{where}[{index}]", depth - 1) for index, item in enumerate(value)]
+    if isinstance(value, dict):
+        plain: dict[str, JSON] = {}
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidJob(f"{where} has the key {key!r}: JSON has only strings as keys")
+            _plain(key, f"{where}: the key {key!r}", depth)
+            plain[str(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
+        return plain
+    raise InvalidJob(
+        f"{where} is a {type(value).__name__}, which JSON does not have: "
+        "annotate the parameter with its type, or pass something simpler"
+    )
+
+
+def _clean(value: object, depth: int) -> JSON:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        number = int(value)
+        return number if SMALLEST_INTEGER <= number <= LARGEST_INTEGER else _clean_integer(number)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, str):
+        return _UNSTORABLE.sub(_REPLACEMENT, value)
+    if not depth:
+        return TRUNCATED
+    if isinstance(value, Mapping):
+        return {clean_text(_key(key), 1000): _clean(item, depth - 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_clean(item, depth - 1) for item in value]
+    try:
+        built = msgspec.to_builtins(value, enc_hook=_describe)
+    except Exception:  # noqa: BLE001  (an attribute or __repr__ of the handler's own that raises)
+        return f"<{type(value).__name__}>"
+    return _clean(_describe(value) if built is value else built, depth - 1)
+
+
+def _key(key: object) -> str:
+    return key if isinstance(key, str) else str(_clean(key, 1))
+
+
+def _clean_integer(number: int) -> str:
+    return str(number) if number.bit_length() < 4096 else f"<integer of {number.bit_length()} bits>"
+
+
+def _describe(value: object) -> str:
+    return clean_text(repr(value), 1000)

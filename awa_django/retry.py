@@ -1,0 +1,150 @@
+"""Retry policies: from the attempt that failed to the wait before the next one.
+
+A policy is a plain object. ``delay`` answers for every integer and never more than the cap.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol, runtime_checkable
+
+from awa_django.durations import as_duration
+
+DAY = timedelta(hours=24)
+
+
+@runtime_checkable
+class RetryPolicy(Protocol):
+    """How long to wait after an attempt has failed."""
+
+    def delay(self, attempt: int) -> timedelta:
+        """The wait after ``attempt`` (the one that just failed, from 1) before the next."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exponential:
+    """``base`` after the first attempt, ``factor`` times more after each, at most ``cap``.
+
+    ``jitter`` is the share of the wait that is random: 0.5 waits between half of it and all of it,
+    so that jobs which failed together do not come back together. The result is never above the cap.
+    """
+
+    base: timedelta = timedelta(seconds=5)
+    factor: float = 2.0
+    cap: timedelta = DAY
+    jitter: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "base", as_duration(self.base, "Exponential.base"))
+        object.__setattr__(self, "cap", as_duration(self.cap, "Exponential.cap"))
+        object.__setattr__(self, "factor", _number(self.factor, "Exponential.factor", 1.0, 100.0))
+        object.__setattr__(self, "jitter", _number(self.jitter, "Exponential.jitter", 0.0, 1.0))
+
+    def delay(self, attempt: int) -> timedelta:
+        base, cap = self.base.total_seconds(), self.cap.total_seconds()
+        try:
+            wait = min(base * self.factor ** (max(attempt, 1) - 1), cap)
+        except OverflowError:
+            wait = cap if base else 0.0
+        return _jittered(wait, self.jitter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """``base`` after the first attempt and ``step`` more after each, at most ``cap``."""
+
+    base: timedelta = timedelta(seconds=30)
+    step: timedelta = timedelta(seconds=30)
+    cap: timedelta = DAY
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("base", "step", "cap"):
+            object.__setattr__(self, name, as_duration(getattr(self, name), f"Linear.{name}"))
+        object.__setattr__(self, "jitter", _number(self.jitter, "Linear.jitter", 0.0, 1.0))
+
+    def delay(self, attempt: int) -> timedelta:
+        cap = self.cap.total_seconds()
+        try:
+            wait = min(self.base.total_seconds() + self.step.total_seconds() * (max(attempt, 1) - 1), cap)
+        except OverflowError:  # an attempt number beyond any float
+            wait = cap if self.step else min(self.base.total_seconds(), cap)
+        return _jittered(wait, self.jitter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """The same ``wait`` after each attempt."""
+
+    wait: timedelta = timedelta(minutes=1)
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "wait", as_duration(self.wait, "Fixed.wait"))
+        object.__setattr__(self, "jitter", _number(self.jitter, "Fixed.jitter", 0.0, 1.0))
+
+    def delay(self, attempt: int) -> timedelta:
+        return _jittered(self.wait.total_seconds(), self.jitter)
+
+
+def to_json(policy: RetryPolicy) -> dict[str, str | float]:
+    """The policy as a JSON object (durations in seconds), to travel with one job.
+
+    Raises: ValueError for a policy of a class of one's own: only its name could travel, and
+    nothing from the database is ever used as an import path.
+    """
+    match policy:
+        case Exponential(base=base, factor=factor, cap=cap, jitter=jitter):
+            return {
+                "policy": "exponential",
+                "base": base.total_seconds(),
+                "factor": factor,
+                "cap": cap.total_seconds(),
+                "jitter": jitter,
+            }
+        case Linear(base=base, step=step, cap=cap, jitter=jitter):
+            return {
+                "policy": "linear",
+                "base": base.total_seconds(),
+                "step": step.total_seconds(),
+                "cap": cap.total_seconds(),
+                "jitter": jitter,
+            }
+        case Fixed(wait=wait, jitter=jitter):
+            return {"policy": "fixed", "wait": wait.total_seconds(), "jitter": jitter}
+    raise ValueError(f"{policy!r} cannot be stored with a job: use Exponential, Linear or Fixed")
+
+
+def from_json(data: object) -> RetryPolicy:
+    """The policy that ``to_json`` wrote. Raises: ValueError for anything else."""
+    if not isinstance(data, Mapping):
+        raise ValueError(f"a stored retry policy must be an object, not {data!r}")
+    values = dict(data)
+    make = _POLICIES.get(str(values.pop("policy", None)))
+    if make is None:
+        raise ValueError(f"unknown retry policy in {dict(data)!r}")
+    try:
+        return make(**values)
+    except TypeError as exc:
+        raise ValueError(f"bad retry policy {dict(data)!r}: {exc}") from exc
+
+
+_POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
+    "exponential": Exponential,
+    "linear": Linear,
+    "fixed": Fixed,
+}
+
+
+def _jittered(wait: float, jitter: float) -> timedelta:
+    return timedelta(seconds=wait * (1.0 - jitter * random.random()))
+
+
+def _number(value: object, name: str, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= most:
+        raise ValueError(f"{name} must be a number between {least:g} and {most:g}, not {value!r}")
+    return float(value)
