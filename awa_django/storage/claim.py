@@ -1,0 +1,72 @@
+"""Claim: available -> running, under a lease that only this claim has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.rows import ClaimedJob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRequest:
+    """What a worker asks for: ``limits`` is queue -> at most so many, ``total`` bounds their sum.
+
+    ``timeouts`` is a JSON object of kind -> seconds, ``hold`` the seconds that a claimed job may
+    wait here before it starts: their sum is the backstop ``deadline_at``.
+    """
+
+    limits: Mapping[str, int]
+    total: int
+    worker: str
+    timeouts: str = "{}"
+    hold: float = 0.0
+    excluded_kinds: Sequence[str] = field(default=())
+
+
+def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
+    """Claim due jobs, best (priority, run_at, id) first; one statement for all queues."""
+    rows = fetch(
+        connection,
+        "claim",
+        queues=list(request.limits),
+        limits=list(request.limits.values()),
+        total=request.total,
+        worker=request.worker,
+        timeouts=request.timeouts,
+        hold=request.hold,
+        excluded_kinds=list(request.excluded_kinds),
+    )
+    return [ClaimedJob._make(row) for row in rows]
+
+
+def claimable(connection: Connection, request: ClaimRequest) -> list[int]:
+    """The ids that ``claim`` would take now, paused queues included; nothing is locked."""
+    rows = fetch(
+        connection,
+        "claimable",
+        queues=list(request.limits),
+        limits=list(request.limits.values()),
+        total=request.total,
+        excluded_kinds=list(request.excluded_kinds),
+    )
+    return [job_id for (job_id,) in rows]
+
+
+def claim_one(connection: Connection, job_id: int, request: ClaimRequest) -> ClaimedJob | None:
+    """Claim this job if it is due and its queue is not paused; None if it is not to be had."""
+    rows = fetch(
+        connection,
+        "claim_one",
+        job_id=job_id,
+        worker=request.worker,
+        timeouts=request.timeouts,
+        hold=request.hold,
+    )
+    return ClaimedJob._make(rows[0]) if rows else None
+
+
+def quarantine(connection: Connection, job_id: int, entry: str) -> bool:
+    """Cancel an available job whose row refuses every claim; False if it has moved on."""
+    return bool(fetch(connection, "quarantine", job_id=job_id, entry=entry))

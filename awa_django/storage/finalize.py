@@ -1,0 +1,89 @@
+"""Finalize: every way out of ``running``, guarded by the lease.
+
+Each function is one statement on the connection given, inside its transaction if one is open, and
+answers with the ids that were still theirs. An absent id is stale (rescued, cancelled or ended
+since the claim): drop its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
+
+
+def complete(connection: Connection, completions: Iterable[Completion]) -> set[int]:
+    """running -> completed, with the results that are kept."""
+    ordered = sorted(completions, key=lambda completion: completion.attempt)
+    rows = fetch(
+        connection,
+        "complete",
+        **_attempts([completion.attempt for completion in ordered]),
+        results=[completion.result for completion in ordered],
+    )
+    return {job_id for (job_id,) in rows}
+
+
+def complete_and_delete(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
+    """running -> gone: for queues that keep no completed jobs."""
+    rows = fetch(connection, "complete_and_delete", **_attempts(sorted(attempts)))
+    return {job_id for (job_id,) in rows}
+
+
+def finish(connection: Connection, endings: Iterable[Ending]) -> set[int]:
+    """running -> failed or cancelled, with an error entry each."""
+    ordered = sorted(endings, key=lambda ending: ending.attempt)
+    rows = fetch(
+        connection,
+        "finish",
+        **_attempts([ending.attempt for ending in ordered]),
+        states=[ending.state.value for ending in ordered],
+        entries=[ending.entry for ending in ordered],
+    )
+    return {job_id for (job_id,) in rows}
+
+
+def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
+    """running -> retryable or scheduled, in the deferred table, due after the delay."""
+    ordered = sorted(deferrals, key=lambda deferral: deferral.attempt)
+    rows = fetch(
+        connection,
+        "defer",
+        **_attempts([deferral.attempt for deferral in ordered]),
+        states=[deferral.state.value for deferral in ordered],
+        delays=[deferral.delay for deferral in ordered],
+        refunds=[int(deferral.refund) for deferral in ordered],
+        entries=[deferral.entry for deferral in ordered],
+        unknown_kinds=[deferral.unknown_kind for deferral in ordered],
+    )
+    return {job_id for (job_id,) in rows}
+
+
+def release(connection: Connection, attempts: Iterable[Attempt]) -> dict[int, str]:
+    """running -> available, never started, the attempt given back; id -> queue."""
+    return dict(fetch(connection, "release", **_attempts(sorted(attempts))))
+
+
+def settled(
+    connection: Connection, attempts: Sequence[Attempt], *, worker: str, gone_is_settled: Sequence[bool]
+) -> set[int]:
+    """The ids whose outcome was written by an earlier send whose answer got lost.
+
+    ``gone_is_settled`` is parallel to ``attempts``: whether a missing row means done there.
+    """
+    rows = fetch(
+        connection,
+        "settled",
+        **_attempts(attempts),
+        worker=worker,
+        gone_is_settled=list(gone_is_settled),
+    )
+    return {job_id for (job_id,) in rows}
+
+
+def _attempts(attempts: Sequence[Attempt]) -> dict[str, list[int]]:
+    return {
+        "job_ids": [attempt.job_id for attempt in attempts],
+        "run_leases": [attempt.run_lease for attempt in attempts],
+    }

@@ -1,0 +1,33 @@
+"""Heartbeat and progress: a worker says that its runs live, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.rows import Attempt
+
+
+def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
+    """Refresh ``heartbeat_at``; the ids still theirs. An absent id was rescued, cancelled or ended."""
+    ordered = sorted(attempts)
+    rows = fetch(
+        connection,
+        "heartbeat",
+        job_ids=[attempt.job_id for attempt in ordered],
+        run_leases=[attempt.run_lease for attempt in ordered],
+    )
+    return {job_id for (job_id,) in rows}
+
+
+def progress(connection: Connection, reports: Mapping[Attempt, str]) -> set[int]:
+    """Store progress (JSON text by attempt); the ids still theirs."""
+    ordered = sorted(reports)
+    rows = fetch(
+        connection,
+        "progress",
+        job_ids=[attempt.job_id for attempt in ordered],
+        run_leases=[attempt.run_lease for attempt in ordered],
+        progress=[reports[attempt] for attempt in ordered],
+    )
+    return {job_id for (job_id,) in rows}

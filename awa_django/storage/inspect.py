@@ -1,0 +1,28 @@
+"""Questions a worker asks about the database itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from awa_django.storage._sql import Connection, fetch
+
+
+def schema_version(connection: Connection) -> int | None:
+    """The installed version of the schema; None when no migration has run.
+
+    Raises:
+        psycopg.errors.UndefinedTable: the schema is not installed at all.
+    """
+    version: int | None = fetch(connection, "schema_version")[0][0]
+    return version
+
+
+def anything_due(connection: Connection, queues: Sequence[str]) -> bool:
+    """Whether one of the queues, unless paused, has a job that is available or due."""
+    return bool(fetch(connection, "anything_due", queues=list(queues))[0][0])
+
+
+def terminate_sessions(connection: Connection, application_names: Sequence[str]) -> int:
+    """End the sessions of these application names; how many there still were."""
+    count: int = fetch(connection, "terminate_sessions", application_names=list(application_names))[0][0]
+    return count

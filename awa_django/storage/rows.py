@@ -1,0 +1,95 @@
+"""The row shapes that storage takes and gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from awa_django.states import JobState
+
+
+class Attempt(NamedTuple):
+    """The identity of one run: ``run_lease`` grows by one with each claim and names it for ever."""
+
+    job_id: int
+    run_lease: int
+
+
+class ClaimedJob(NamedTuple):
+    """A row as the claim returns it: what a worker needs to run the job and nothing else.
+
+    ``args`` and ``progress`` are JSON text, decoded by the job's own attempt: a value that Python
+    cannot represent fails that job alone. ``metadata`` is JSON text, or None when it is empty.
+    """
+
+    id: int
+    run_lease: int
+    kind: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    args: str
+    metadata: str | None
+    progress: str | None
+
+    @property
+    def key(self) -> Attempt:
+        return Attempt(self.id, self.run_lease)
+
+
+class LostRun(NamedTuple):
+    """A running row that its worker no longer answers for. ``reason`` is 'heartbeat' or 'deadline'."""
+
+    id: int
+    run_lease: int
+    kind: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    metadata: str | None
+    worker: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """The handler returned. ``result`` is JSON text, or None when it is not kept."""
+
+    attempt: Attempt
+    result: str | None = None
+    delete: bool = False
+    """Delete the row instead of keeping it (retention 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deferral:
+    """Back to the deferred table: a retry, a snooze, or a kind unknown here."""
+
+    attempt: Attempt
+    state: JobState
+    delay: float
+    """Seconds from the database's now()."""
+    entry: str | None = None
+    """The error entry as JSON text; ``at`` is added by the database."""
+    refund: bool = False
+    """Give the attempt back: the job did not really try."""
+    unknown_kind: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Terminal without success: ``failed`` or ``cancelled``."""
+
+    attempt: Attempt
+    state: JobState
+    entry: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Claimed and never started: available again, the attempt given back."""
+
+    attempt: Attempt
+
+
+Outcome = Completion | Deferral | Ending | Release

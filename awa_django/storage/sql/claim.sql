@@ -1,0 +1,63 @@
+-- Claim due jobs of several queues at once: available -> running under a new lease, best first.
+-- Params: queues, limits (parallel arrays: how many of each queue at most), total (of all queues),
+--   worker, excluded_kinds (kinds to leave alone), timeouts (JSON object: kind -> seconds),
+--   hold (seconds a claimed job may wait in the worker before it starts).
+-- Index: jobs_hot_claim, one ordered scan a queue; jobs_hot_pkey for the update.
+-- The CTE is MATERIALIZED so that its LIMIT bounds what is locked; the update goes by an array of
+-- its ids (joined to the CTE it scans the table: 123 ms instead of 4 for 100 jobs).
+-- A row whose attempts are used up (raw SQL) is claimed too, and failed by the worker unstarted.
+WITH wanted AS (
+    SELECT entry.queue, entry.capacity
+    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) AS entry (queue, capacity)
+    WHERE NOT EXISTS (
+        SELECT FROM awa.queue_meta AS meta
+        WHERE meta.queue = entry.queue
+          AND meta.paused
+          AND (meta.paused_until IS NULL OR meta.paused_until > now())
+    )
+),
+slot AS MATERIALIZED (
+    SELECT due.id
+    FROM wanted
+    CROSS JOIN LATERAL (
+        SELECT job.id
+        FROM awa.jobs_hot AS job
+        WHERE job.state = 'available'
+          AND job.queue = wanted.queue
+          AND job.run_at <= now()
+          AND job.kind <> ALL (%(excluded_kinds)s::text[])
+        ORDER BY job.priority, job.run_at, job.id
+        LIMIT wanted.capacity
+        FOR UPDATE SKIP LOCKED
+    ) AS due
+    LIMIT %(total)s::integer
+),
+claimed AS (
+    UPDATE awa.jobs_hot AS job
+    SET state = 'running',
+        attempt = least(job.attempt, job.max_attempts) + 1,
+        run_lease = job.run_lease + 1,
+        attempted_at = now(),
+        heartbeat_at = now(),
+        deadline_at = now() + make_interval(secs => %(hold)s::double precision + CASE
+            WHEN jsonb_typeof(job.metadata -> 'awa:timeout') = 'number'
+                THEN least(greatest((job.metadata -> 'awa:timeout')::numeric, 0), 31536000)::double precision
+            ELSE (%(timeouts)s::jsonb ->> job.kind)::double precision
+        END),
+        worker = %(worker)s::text
+    WHERE job.id = ANY (ARRAY(SELECT slot.id FROM slot))
+    RETURNING job.id, job.run_lease, job.kind, job.queue, job.attempt, job.max_attempts,
+        job.args, job.metadata, job.progress, job.priority, job.run_at
+)
+SELECT
+    claimed.id,
+    claimed.run_lease,
+    claimed.kind,
+    claimed.queue,
+    claimed.attempt,
+    claimed.max_attempts,
+    claimed.args::text,
+    CASE WHEN claimed.metadata <> '{}' THEN claimed.metadata::text END,
+    claimed.progress::text
+FROM claimed
+ORDER BY claimed.priority, claimed.run_at, claimed.id

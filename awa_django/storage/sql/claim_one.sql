@@ -1,0 +1,39 @@
+-- Claim one job by its id, in a batch that cannot be claimed as a whole.
+-- Params: job_id, worker, timeouts, hold (see claim).
+-- Index: jobs_hot_pkey.
+UPDATE awa.jobs_hot AS job
+SET state = 'running',
+    attempt = least(job.attempt, job.max_attempts) + 1,
+    run_lease = job.run_lease + 1,
+    attempted_at = now(),
+    heartbeat_at = now(),
+    deadline_at = now() + make_interval(secs => %(hold)s::double precision + CASE
+        WHEN jsonb_typeof(job.metadata -> 'awa:timeout') = 'number'
+            THEN least(greatest((job.metadata -> 'awa:timeout')::numeric, 0), 31536000)::double precision
+        ELSE (%(timeouts)s::jsonb ->> job.kind)::double precision
+    END),
+    worker = %(worker)s::text
+WHERE job.id = (
+    SELECT due.id
+    FROM awa.jobs_hot AS due
+    WHERE due.id = %(job_id)s::bigint
+      AND due.state = 'available'
+      AND due.run_at <= now()
+      AND NOT EXISTS (
+          SELECT FROM awa.queue_meta AS meta
+          WHERE meta.queue = due.queue
+            AND meta.paused
+            AND (meta.paused_until IS NULL OR meta.paused_until > now())
+      )
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING
+    job.id,
+    job.run_lease,
+    job.kind,
+    job.queue,
+    job.attempt,
+    job.max_attempts,
+    job.args::text,
+    CASE WHEN job.metadata <> '{}' THEN job.metadata::text END,
+    job.progress::text

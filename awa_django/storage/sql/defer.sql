@@ -1,0 +1,70 @@
+-- Move running attempts to the deferred table (retry, snooze, kind unknown here); returns the ids done.
+-- Params: job_ids, run_leases, states, delays (seconds from now()), refunds (attempts given back: 0 or 1),
+--   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata):
+--   parallel arrays, sorted by id (the lock order).
+-- Index: jobs_hot_pkey.
+WITH attempt AS (
+    SELECT entry.*
+    FROM unnest(
+        %(job_ids)s::bigint[],
+        %(run_leases)s::bigint[],
+        %(states)s::text[],
+        %(delays)s::double precision[],
+        %(refunds)s::smallint[],
+        %(entries)s::text[],
+        %(unknown_kinds)s::boolean[]
+    ) AS entry (job_id, run_lease, state, delay, refund, error_entry, unknown_kind)
+),
+gone AS (
+    DELETE FROM awa.jobs_hot AS job
+    USING attempt
+    WHERE job.id = attempt.job_id
+      AND job.run_lease = attempt.run_lease
+      AND job.state = 'running'
+    RETURNING job.*, attempt.state AS new_state, attempt.delay, attempt.refund,
+        attempt.error_entry, attempt.unknown_kind
+)
+INSERT INTO awa.scheduled_jobs (
+    id, kind, queue, args, state, priority, attempt, max_attempts, run_at, heartbeat_at, deadline_at,
+    attempted_at, finalized_at, created_at, errors, metadata, tags, unique_key, unique_states, run_lease,
+    progress, result, worker
+)
+SELECT
+    gone.id,
+    gone.kind,
+    gone.queue,
+    gone.args,
+    gone.new_state::awa.job_state,
+    gone.priority,
+    greatest(gone.attempt - gone.refund, 0),
+    gone.max_attempts,
+    now() + make_interval(secs => gone.delay),
+    NULL,
+    NULL,
+    gone.attempted_at,
+    NULL,
+    gone.created_at,
+    CASE
+        WHEN gone.error_entry IS NULL THEN gone.errors
+        ELSE gone.errors || (gone.error_entry::jsonb || jsonb_build_object('at', now()))
+    END,
+    CASE
+        WHEN gone.unknown_kind THEN gone.metadata || jsonb_build_object(
+            'awa:unknown_kind',
+            jsonb_build_object('count', CASE
+                WHEN jsonb_typeof(gone.metadata #> '{awa:unknown_kind,count}') = 'number'
+                    THEN least((gone.metadata #> '{awa:unknown_kind,count}')::numeric, 1000000)::integer + 1
+                ELSE 1
+            END)
+        )
+        ELSE gone.metadata
+    END,
+    gone.tags,
+    gone.unique_key,
+    gone.unique_states,
+    gone.run_lease,
+    gone.progress,
+    gone.result,
+    gone.worker
+FROM gone
+RETURNING id

@@ -1,0 +1,45 @@
+-- Delete one batch of ended jobs that are past their retention; returns where to go on.
+-- Params: cursor (finalized_at up to which the pass has looked; null: from the start), min_age (the
+--   shortest retention in seconds), states, queues, ages (parallel arrays: the retention in seconds of
+--   a state in a queue; queue null: of every queue not named), batch (rows looked at, ties included).
+-- Index: jobs_hot_finalized for the choice, jobs_hot_pkey for the delete.
+-- Rows with a longer retention are passed over once a pass: the cursor never looks back.
+WITH examined AS MATERIALIZED (
+    SELECT job.id, job.queue, job.state, job.finalized_at
+    FROM awa.jobs_hot AS job
+    WHERE job.finalized_at > coalesce(%(cursor)s::timestamptz, '-infinity')
+      AND job.finalized_at < now() - make_interval(secs => %(min_age)s::double precision)
+    ORDER BY job.finalized_at
+    FETCH FIRST %(batch)s::integer ROWS WITH TIES
+),
+retention AS (
+    SELECT entry.state::awa.job_state AS state, entry.queue, entry.age
+    FROM unnest(%(states)s::text[], %(queues)s::text[], %(ages)s::double precision[])
+        AS entry (state, queue, age)
+),
+expired AS MATERIALIZED (
+    SELECT examined.id
+    FROM examined
+    WHERE examined.finalized_at < now() - make_interval(secs => coalesce(
+        (
+            SELECT retention.age
+            FROM retention
+            WHERE retention.state = examined.state AND retention.queue = examined.queue
+        ),
+        (
+            SELECT retention.age
+            FROM retention
+            WHERE retention.state = examined.state AND retention.queue IS NULL
+        )
+    ))
+),
+pruned AS (
+    DELETE FROM awa.jobs_hot AS job
+    WHERE job.id = ANY (ARRAY(SELECT expired.id FROM expired))
+      AND job.finalized_at IS NOT NULL  -- not retried meanwhile
+    RETURNING job.id
+)
+SELECT
+    (SELECT max(examined.finalized_at) FROM examined),
+    (SELECT count(*) FROM examined),
+    (SELECT count(*) FROM pruned)

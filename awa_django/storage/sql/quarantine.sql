@@ -1,0 +1,11 @@
+-- End one available job that cannot be claimed (its row refuses the claim) as cancelled.
+-- Params: job_id, entry (the error entry; `at` is added here).
+-- Index: jobs_hot_pkey.
+UPDATE awa.jobs_hot AS job
+SET state = 'cancelled',
+    finalized_at = now(),
+    errors = job.errors || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', job.attempt,
+        'run_lease', job.run_lease))
+WHERE job.id = %(job_id)s::bigint
+  AND job.state = 'available'
+RETURNING job.id

@@ -1,0 +1,15 @@
+"""Vacuum the two tables of jobs: PostgreSQL's own comes once a minute at best."""
+
+from __future__ import annotations
+
+from awa_django.storage._sql import Connection, run
+
+
+def vacuum_hot(connection: Connection) -> None:
+    """Vacuum ``awa.jobs_hot``; needs autocommit, and ownership or MAINTAIN."""
+    run(connection, "vacuum_hot")
+
+
+def vacuum_deferred(connection: Connection) -> None:
+    """Vacuum ``awa.scheduled_jobs``; needs autocommit, and ownership or MAINTAIN."""
+    run(connection, "vacuum_deferred")

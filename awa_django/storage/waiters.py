@@ -1,0 +1,18 @@
+"""Who waits to be woken: producers notify only then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from awa_django.storage._sql import Connection, run
+
+
+def wait(connection: Connection, worker: str, queues: Sequence[str], *, ttl: timedelta) -> None:
+    """Ask producers of these queues to notify, for ``ttl``."""
+    run(connection, "wait", worker=worker, queues=list(queues), ttl=ttl.total_seconds())
+
+
+def stop_waiting(connection: Connection, worker: str) -> None:
+    """Ask for no more notifications."""
+    run(connection, "stop_waiting", worker=worker)
