@@ -32,13 +32,8 @@ WINDOWS = (timedelta(hours=2), timedelta(days=3), timedelta(days=62), timedelta(
 
 def validate(expr: str, timezone: str) -> None:
     """Raises: ConfigurationError naming the expression or the zone that cannot be used."""
-    zone = _zone(timezone)
-    try:
-        next(_fires(expr, zone, datetime(2000, 1, 1, tzinfo=UTC)))
-    except CronSimError as exc:
-        raise ConfigurationError(f"cron expression {expr!r} is wrong: {exc}") from exc
-    except StopIteration:
-        raise ConfigurationError(f"cron expression {expr!r} never fires") from None
+    if not next_fires(expr, timezone, datetime(2000, 1, 1, tzinfo=UTC), 1):
+        raise ConfigurationError(f"cron expression {expr!r} never fires")
 
 
 def next_fires(expr: str, timezone: str, after: datetime, count: int) -> list[datetime]:
@@ -70,9 +65,15 @@ def _fires(expr: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     """
     fields = MACROS.get(expr.strip().lower(), expr)
     if len(fields.split()) != 5:
-        raise CronSimError("it needs five fields (minute, hour, day of month, month, day of week)")
+        raise ConfigurationError(
+            f"cron expression {expr!r} needs five fields: minute, hour, day of month, month, day of week"
+        )
+    try:
+        schedule = CronSim(fields, after.astimezone(zone))
+    except CronSimError as exc:
+        raise ConfigurationError(f"cron expression {expr!r} is wrong: {exc}") from exc
     last = after
-    for fire in CronSim(fields, after.astimezone(zone)):
+    for fire in schedule:
         at = fire.astimezone(UTC)
         if at > last:
             last = at

@@ -1,0 +1,145 @@
+"""How a handler is called: its parameters, their types, and the arguments bound to them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from awa_django.codec import decode_args, encode_args
+from awa_django.errors import ConfigurationError, InvalidJob
+
+_UNTYPED = (Any, object, inspect.Parameter.empty)
+
+
+class Signature:
+    """The parameters of a handler, without the context it may take first.
+
+    Arguments are stored by name, so ``*args`` and positional-only parameters are refused.
+    ``**kwargs`` is accepted: each argument it catches is stored by its name, with its annotation.
+    Annotations are resolved at first use, when all modules are loaded.
+
+    Raises: ConfigurationError when the function cannot be a handler.
+    """
+
+    def __init__(self, function: Callable[..., object], *, kind: str, takes_context: bool) -> None:
+        self.function = function
+        self.kind = kind
+        parameters = list(inspect.signature(function).parameters.values())
+        if takes_context:
+            if not parameters or parameters[0].kind not in (
+                inspect.Parameter.POSITIONAL_ONLY,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            ):
+                raise ConfigurationError(f"{kind!r} has takes_context=True, so its first parameter must be the context")
+            del parameters[0]
+        for parameter in parameters:
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+                raise ConfigurationError(
+                    f"{kind!r} takes *{parameter.name}: a job's arguments are stored by name, so name each one"
+                )
+            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+                raise ConfigurationError(
+                    f"parameter {parameter.name!r} of {kind!r} is positional-only: "
+                    "a job's arguments are stored by name, so remove the slash"
+                )
+        self._signature = inspect.Signature(parameters)
+        self._named = {
+            parameter.name: parameter
+            for parameter in parameters
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        }
+        self._rest = next((p for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
+
+    def accepts(self, name: str) -> bool:
+        """Whether an argument of this name can be passed."""
+        return name in self._named or self._rest is not None
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The arguments by name; defaults are left to the run. Raises: InvalidJob when they do not fit."""
+        try:
+            bound = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as exc:
+            raise InvalidJob(f"{self.kind!r}: {exc}") from exc
+        if self._rest is not None:
+            bound.update(bound.pop(self._rest.name, {}))
+        return bound
+
+    def encode(self, arguments: Mapping[str, object], *, max_bytes: int) -> str:
+        """The bound arguments as JSON text. Raises: InvalidJob naming the argument."""
+        return encode_args(arguments, kind=self.kind, max_bytes=max_bytes, types=self._every_type)
+
+    def decode(self, text: str | bytes) -> dict[str, object]:
+        """Stored arguments, restored to their types and checked against the parameters.
+
+        Raises: InvalidJob naming the argument that is missing, unknown or of another type.
+        """
+        arguments = decode_args(text, self._every_type, kind=self.kind)
+        for name in arguments:
+            if not self.accepts(name):
+                raise InvalidJob(f"{self.kind!r} has no parameter {name!r}")
+        for name, parameter in self._named.items():
+            if parameter.default is inspect.Parameter.empty and name not in arguments:
+                raise InvalidJob(f"{self.kind!r} needs the argument {name!r}, which the job does not have")
+        return arguments
+
+    @cached_property
+    def defaults(self) -> dict[str, object]:
+        """The default of each parameter that has one."""
+        return {
+            name: parameter.default
+            for name, parameter in self._named.items()
+            if parameter.default is not inspect.Parameter.empty
+        }
+
+    @cached_property
+    def types(self) -> dict[str, Any]:
+        """The annotation of each parameter that has a telling one.
+
+        Raises: ConfigurationError naming a parameter whose annotation cannot be resolved.
+        """
+        return {name: hint for name, hint in self._hints.items() if name in self._named}
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        namespace = getattr(inspect.unwrap(self.function), "__globals__", {})
+        hints: dict[str, Any] = {}
+        for parameter in self._signature.parameters.values():
+            try:
+                hint = get_type_hints(
+                    SimpleNamespace(__annotations__={parameter.name: parameter.annotation}),
+                    globalns=namespace,
+                    include_extras=True,
+                )[parameter.name]
+            except Exception as exc:
+                raise ConfigurationError(
+                    f"the annotation of parameter {parameter.name!r} of {self.kind!r} cannot be resolved ({exc}): "
+                    "import its type outside of TYPE_CHECKING"
+                ) from exc
+            if hint not in _UNTYPED:
+                hints[parameter.name] = hint
+        return hints
+
+    @cached_property
+    def _every_type(self) -> Mapping[str, Any]:
+        """``types``, which with ``**kwargs: T`` answers ``T`` for every other name."""
+        if self._rest is None or self._rest.name not in self._hints:
+            return self.types
+        return _WithRest(self.types, set(self._named), self._hints[self._rest.name])
+
+
+class _WithRest(dict[str, Any]):
+    """Types by name, where each name that is not a parameter has the annotation of ``**kwargs``."""
+
+    def __init__(self, types: Mapping[str, Any], named: set[str], rest: object) -> None:
+        super().__init__(types)
+        self._named = named
+        self._rest = rest
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name not in self._named
+
+    def __missing__(self, name: str) -> object:
+        return self._rest

@@ -1,0 +1,208 @@
+"""Kind -> Handler: what ``@job`` and ``@periodic`` declare, and where it is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from importlib import import_module
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+
+from awa_django.binding import Signature
+from awa_django.codec import JSON
+from awa_django.conf import get_settings
+from awa_django.errors import ConfigurationError, UnknownJobKind
+from awa_django.retry import RetryPolicy
+from awa_django.unique import Unique
+
+MODULES = ("tasks", "jobs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Handler:
+    """What is known of a kind: its function and how its jobs are made and run.
+
+    What is declared as None is the setting's value, read when it is asked for.
+    """
+
+    kind: str
+    function: Callable[..., object]
+    signature: Signature = field(repr=False)
+    is_async: bool = False
+    queue: str = "default"
+    priority: int = 2
+    declared_max_attempts: int | None = None
+    declared_retry: RetryPolicy | None = None
+    declared_timeout: timedelta | None = None
+    unique: Unique | None = None
+    tags: tuple[str, ...] = ()
+    takes_context: bool = False
+    atomic: bool = False
+    keep_result: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def max_attempts(self) -> int:
+        return get_settings().max_attempts if self.declared_max_attempts is None else self.declared_max_attempts
+
+    @property
+    def retry(self) -> RetryPolicy:
+        return get_settings().retry if self.declared_retry is None else self.declared_retry
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """How long a run may take from its start; None for ever."""
+        return get_settings().timeout if self.declared_timeout is None else self.declared_timeout
+
+    @property
+    def where(self) -> str:
+        """Module and name of the function, for messages."""
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The arguments of a call by name. Raises: InvalidJob when they do not fit the signature."""
+        return self.signature.bind(args, kwargs)
+
+    def encode(self, arguments: Mapping[str, object]) -> str:
+        """Bound arguments as the JSON text to store. Raises: InvalidJob naming the argument."""
+        return self.signature.encode(arguments, max_bytes=get_settings().max_args_bytes)
+
+    def decode(self, args_json: str | bytes) -> dict[str, object]:
+        """Stored arguments as the function takes them. Raises: InvalidJob naming the argument."""
+        return self.signature.decode(args_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicJob:
+    """A declared schedule: at each fire time of the expression one job of the handler."""
+
+    name: str
+    cron_expr: str
+    timezone: str
+    handler: Handler
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return self.handler.kind
+
+    @property
+    def queue(self) -> str:
+        return self.handler.queue
+
+    @property
+    def priority(self) -> int:
+        return self.handler.priority
+
+    @property
+    def max_attempts(self) -> int:
+        return self.handler.max_attempts
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return self.handler.tags
+
+    def encode(self) -> str:
+        """The arguments as JSON text. Raises: InvalidJob naming the argument that cannot be stored."""
+        return self.handler.encode(self.arguments)
+
+
+_handlers: dict[str, Handler] = {}
+_by_alias: dict[str, Handler] = {}
+_periodic: dict[str, PeriodicJob] = {}
+
+
+def register(handler: Handler) -> Handler:
+    """Make the handler known under its kind and aliases.
+
+    The same function again (its module was loaded anew) takes the place of its older self.
+
+    Raises: ConfigurationError naming both functions when another one has the kind or an alias.
+    """
+    for name in (handler.kind, *handler.aliases):
+        known = find(name)
+        if known is not None and known.where != handler.where:
+            raise ConfigurationError(
+                f"kind {name!r} is declared twice, by {known.where} and {handler.where}: "
+                "give one of them a kind of its own, @job(kind=...)"
+            )
+    unregister(handler)
+    _handlers[handler.kind] = handler
+    for alias in handler.aliases:
+        _by_alias[alias] = handler
+    return handler
+
+
+def unregister(handler: Handler) -> None:
+    """Forget every handler that is this function (for tests and reloading)."""
+    for names in (_handlers, _by_alias):
+        for name in [name for name, known in names.items() if known.where == handler.where]:
+            del names[name]
+
+
+def find(kind: str) -> Handler | None:
+    """The handler of the kind or alias, if there is one."""
+    return _handlers.get(kind) or _by_alias.get(kind)
+
+
+def get(kind: str) -> Handler:
+    """The handler of the kind or alias. Raises: UnknownJobKind."""
+    handler = find(kind)
+    if handler is None:
+        raise UnknownJobKind(kind)
+    return handler
+
+
+def handlers() -> list[Handler]:
+    """All handlers, by kind."""
+    return [_handlers[kind] for kind in sorted(_handlers)]
+
+
+def kinds() -> list[str]:
+    """Every name a stored job may have: kinds and aliases, sorted."""
+    return sorted({*_handlers, *_by_alias})
+
+
+def queues() -> list[str]:
+    """The queues that the handlers declare, sorted."""
+    return sorted({handler.queue for handler in _handlers.values()})
+
+
+def register_periodic(job: PeriodicJob) -> PeriodicJob:
+    """Make the schedule known. Raises: ConfigurationError when another function has its name."""
+    known = _periodic.get(job.name)
+    if known is not None and known.handler.where != job.handler.where:
+        raise ConfigurationError(
+            f"periodic job {job.name!r} is declared twice, for {known.handler.where} and {job.handler.where}: "
+            "give one of them a name of its own, @periodic(..., name=...)"
+        )
+    _periodic[job.name] = job
+    return job
+
+
+def periodic_jobs() -> list[PeriodicJob]:
+    """All declared schedules, by name."""
+    return [_periodic[name] for name in sorted(_periodic)]
+
+
+def discover() -> None:
+    """Import the ``tasks`` and ``jobs`` modules of the installed apps, and ``AWA["IMPORTS"]``.
+
+    Raises: ConfigurationError naming the module that cannot be imported, and why.
+    """
+    paths = [
+        f"{config.name}.{name}"
+        for config in apps.get_app_configs()
+        for name in MODULES
+        if module_has_submodule(config.module, name)
+    ]
+    for path in (*paths, *get_settings().imports):
+        try:
+            import_module(path)
+        except ConfigurationError:
+            raise
+        except Exception as exc:
+            raise ConfigurationError(f"cannot import {path}, which may declare jobs: {exc!r}") from exc
