@@ -1,3 +1,9 @@
+"""Settings of the example project, from the environment; DATABASE_URL names the PostgreSQL.
+
+manage.py and the tests start an embedded server when it is unset. Without any (a linter, a type
+checker) these settings can be read, and Django refuses only what needs a database.
+"""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -39,7 +45,10 @@ TEMPLATES = [
         },
     }
 ]
-DATABASES = {"default": env.db_url("DATABASE_URL")}
+DATABASES = {"default": env.db_url("DATABASE_URL") if env.str("DATABASE_URL", default="") else {}}
+# A socket's directory comes as ?host=..., where `dbshell` does not look.
+if socket_dir := DATABASES["default"].get("OPTIONS", {}).pop("host", None):
+    DATABASES["default"]["HOST"] = socket_dir
 USE_TZ = True
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,0 +1,101 @@
+"""The database the tests run on, and the fixtures that every directory of tests shares."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import django
+import psycopg
+import pytest
+from django.db import connections
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+
+# Before Django reads its settings, and in the environment: pytest-xdist's workers and the
+# processes that tests start inherit it.
+if not os.environ.get("DATABASE_URL"):
+    from example_project.embedded_postgres import ensure_running
+
+    os.environ["DATABASE_URL"] = ensure_running("test")
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
+django.setup()  # now, so that the conftest.py of a directory can import models
+
+Connect = Callable[..., psycopg.Connection[Any]]
+
+
+@pytest.fixture(scope="session")
+def database_url(django_db_setup: None) -> str:
+    """The URL of the *test* database (each xdist worker has its own): for other processes."""
+    settings = connections["default"].settings_dict
+    user = quote(settings["USER"], safe="")
+    if settings["PASSWORD"]:
+        user += ":" + quote(settings["PASSWORD"], safe="")
+    options = {key: value for key, value in settings["OPTIONS"].items() if isinstance(value, str | int)}
+    host = settings["HOST"]
+    if host.startswith("/"):  # a socket's directory cannot stand before the slash
+        options["host"] = host
+        host = ""
+    port = f":{settings['PORT']}" if settings["PORT"] else ""
+    query = f"?{urlencode(options)}" if options else ""
+    return f"postgres://{user}@{host}{port}/{quote(settings['NAME'], safe='')}{query}"
+
+
+@pytest.fixture
+def connect(database_url: str) -> Iterator[Connect]:
+    """``connect(**options)`` opens a psycopg connection of its own to the test database.
+
+    Autocommit unless ``autocommit=False``. All are closed when the test ends, also in the middle of
+    a transaction. They see only what is committed: use it with ``django_db(transaction=True)``.
+    """
+    opened: list[psycopg.Connection[Any]] = []
+
+    def open_connection(**options: Any) -> psycopg.Connection[Any]:
+        connection = psycopg.connect(database_url, **{"autocommit": True, **options})
+        opened.append(connection)
+        return connection
+
+    yield open_connection
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def worker_env(database_url: str) -> dict[str, str]:
+    """The environment for a process that shall work on the test database."""
+    path = os.pathsep.join(filter(None, [str(PROJECT_DIR), os.environ.get("PYTHONPATH")]))
+    return {
+        **os.environ,
+        "DATABASE_URL": database_url,
+        "DJANGO_SETTINGS_MODULE": "example_project.settings",
+        "PYTHONPATH": path,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+@pytest.fixture
+def clean_queue(transactional_db: None, database_url: str) -> Iterator[None]:
+    """Empty queue tables before and after a test that commits: Django's flush leaves them alone."""
+    empty_queue_tables(database_url)
+    yield
+    empty_queue_tables(database_url)
+
+
+def empty_queue_tables(database_url: str) -> None:
+    """Truncate every table of the schema but its version and the seeded leases, which are given back."""
+    with psycopg.connect(database_url) as connection:
+        # A session that a test left open in a transaction is an error, not a wait for ever.
+        connection.execute("SET LOCAL lock_timeout = '15s'")
+        tables = connection.execute(
+            """
+            SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
+            FROM pg_tables
+            WHERE schemaname = 'awa' AND tablename NOT IN ('schema_version', 'leaders')
+            """
+        ).fetchone()
+        assert tables is not None
+        connection.execute(f"TRUNCATE {tables[0]}")
+        connection.execute("UPDATE awa.leaders SET holder = NULL, epoch = DEFAULT, expires_at = DEFAULT")
