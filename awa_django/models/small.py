@@ -1,0 +1,151 @@
+"""The small tables round the queue."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from awa_django.models.fields import JSONBField, TextArrayField, UniqueKeyField
+from awa_django.models.jobs import ReadOnlyModel
+
+
+class UniqueClaim(ReadOnlyModel):
+    """Which job holds which unique key."""
+
+    written_by = "claims follow the jobs by trigger; `manage.py awa_doctor` names those that do not."
+
+    unique_key = UniqueKeyField(primary_key=True)
+    job_id = models.BigIntegerField()
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."job_unique_claims"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "unique claim"
+
+    def __str__(self) -> str:
+        return f"{bytes(self.unique_key).hex()} held by job {self.job_id}"
+
+
+class QueueMeta(ReadOnlyModel):
+    """A queue that is or was paused."""
+
+    written_by = "use awa_django.operations.pause_queue and resume_queue."
+
+    queue = models.TextField(primary_key=True)
+    paused = models.BooleanField()
+    paused_at = models.DateTimeField(null=True)
+    paused_by = models.TextField(null=True)  # noqa: DJ001
+    paused_until = models.DateTimeField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."queue_meta"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        permissions = [("pause_queue", "Can pause and resume queues")]
+        verbose_name = "queue"
+
+    def __str__(self) -> str:
+        return self.queue
+
+
+class CronJob(ReadOnlyModel):
+    """A schedule that enqueues a job at each of its fire times."""
+
+    written_by = "schedules are declared with @periodic and written by the workers."
+
+    name = models.TextField(primary_key=True)
+    cron_expr = models.TextField()
+    timezone = models.TextField()
+    kind = models.TextField()
+    queue = models.TextField()
+    args = JSONBField()
+    priority = models.SmallIntegerField()
+    max_attempts = models.SmallIntegerField()
+    tags = TextArrayField()
+    metadata = JSONBField()
+    last_enqueued_at = models.DateTimeField(null=True)
+    paused = models.BooleanField()
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."cron_jobs"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "cron schedule"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RuntimeInstance(ReadOnlyModel):
+    """A live process: a supervisor, or a child that names its supervisor."""
+
+    written_by = "worker processes write their own rows."
+
+    name = models.TextField(primary_key=True)
+    supervisor = models.TextField(null=True)  # noqa: DJ001
+    hostname = models.TextField()
+    pid = models.IntegerField()
+    version = models.TextField()
+    queues = TextArrayField()
+    concurrency = models.IntegerField()
+    running_count = models.IntegerField()
+    draining = models.BooleanField()
+    started_at = models.DateTimeField()
+    last_seen_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."runtime_instances"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "worker"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class LeaderLease(ReadOnlyModel):
+    """A duty of the whole installation and who does it now."""
+
+    written_by = "workers take and give up the duties."
+
+    duty = models.TextField(primary_key=True)
+    holder = models.TextField(null=True)  # noqa: DJ001
+    epoch = models.BigIntegerField()
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."leaders"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "leader duty"
+        verbose_name_plural = "leader duties"
+
+    def __str__(self) -> str:
+        return self.duty
+
+
+class JobKind(ReadOnlyModel):
+    """A kind of job that was seen: the catalogue behind the filters of the admin."""
+
+    written_by = "workers write the catalogue."
+
+    kind = models.TextField(primary_key=True)
+    queue = models.TextField(null=True)  # noqa: DJ001
+    last_seen_at = models.DateTimeField()
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."job_kinds"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "job kind"
+
+    def __str__(self) -> str:
+        return self.kind
