@@ -99,7 +99,7 @@ def ensure_running(name: str = "dev", *, project: Path = PROJECT_DIR) -> str:
     Raises:
         EmbeddedPostgresError: the wheel is not installed, or the server does not start.
     """
-    cluster = _cluster(name, project)
+    cluster = prepare(name, project)
     if cluster.home not in _held:
         users = os.open(cluster.home / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(users, fcntl.LOCK_SH)  # waits while the guard stops the server
@@ -111,8 +111,8 @@ def ensure_running(name: str = "dev", *, project: Path = PROJECT_DIR) -> str:
     return cluster.url
 
 
-def _cluster(name: str, project: Path) -> Cluster:
-    identity = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
+def prepare(name: str, project: Path) -> Cluster:
+    """Make the directories of a cluster, so that nobody else has them; nothing is started."""
     durable = name != "test"
     if chosen := os.environ.get("EMBEDDED_POSTGRES"):
         installation = Path(chosen)
@@ -128,7 +128,7 @@ def _cluster(name: str, project: Path) -> Cluster:
                 "PostgreSQL does not run as root, and this system has no user 'nobody' to run it as: "
                 "set DATABASE_URL, or work as an ordinary user"
             ) from None
-        root = Path("/var/tmp", f"{project.name}-{identity}")
+        root = Path("/var/tmp", f"{project.name}-{_short_hash(project)}")
         _private_directory(root, mode=0o711)
         home = root / name
         _private_directory(home, owner=owner)
@@ -145,11 +145,15 @@ def _cluster(name: str, project: Path) -> Cluster:
             ) from error
     socket_dir = home
     if len(os.fsencode(socket_dir)) > LONGEST_SOCKET_DIR:
-        socket_dir = Path("/tmp", f"pg-{os.geteuid()}-{identity}-{name}"[:LONGEST_SOCKET_DIR])
+        socket_dir = Path("/tmp", f"pg-{os.geteuid()}-{_short_hash(home)}")
         _private_directory(socket_dir, owner=owner)
     return Cluster(
         home=home, socket_dir=socket_dir, binaries=installation / "bin", durable=durable, owner=owner
     )
+
+
+def _short_hash(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
 
 
 def _installation() -> Path:
