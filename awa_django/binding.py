@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-from awa_django.codec import decode_args, encode_args
+import msgspec
+
+from awa_django.codec import JSON, decode_args, encode_args, plain_json
 from awa_django.errors import ConfigurationError, InvalidJob
 
 _UNTYPED = (Any, object, inspect.Parameter.empty)
@@ -33,12 +36,15 @@ class Signature:
                 inspect.Parameter.POSITIONAL_ONLY,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
             ):
-                raise ConfigurationError(f"{kind!r} has takes_context=True, so its first parameter must be the context")
+                raise ConfigurationError(
+                    f"{kind!r} has takes_context=True, so its first parameter must be the context"
+                )
             del parameters[0]
         for parameter in parameters:
             if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                 raise ConfigurationError(
-                    f"{kind!r} takes *{parameter.name}: a job's arguments are stored by name, so name each one"
+                    f"{kind!r} takes *{parameter.name}: "
+                    "a job's arguments are stored by name, so name each one"
                 )
             if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
                 raise ConfigurationError(
@@ -86,13 +92,16 @@ class Signature:
         return arguments
 
     @cached_property
-    def defaults(self) -> dict[str, object]:
-        """The default of each parameter that has one."""
-        return {
-            name: parameter.default
-            for name, parameter in self._named.items()
-            if parameter.default is not inspect.Parameter.empty
-        }
+    def encoded_defaults(self) -> dict[str, JSON]:
+        """The default of each parameter that has one, as plain JSON; without those that JSON cannot hold."""
+        encoded: dict[str, JSON] = {}
+        for name, parameter in self._named.items():
+            if parameter.default is not inspect.Parameter.empty:
+                try:
+                    encoded[name] = plain_json(msgspec.to_builtins(parameter.default), name)
+                except (InvalidJob, TypeError, RecursionError):
+                    continue
+        return encoded
 
     @cached_property
     def types(self) -> dict[str, Any]:
@@ -101,6 +110,15 @@ class Signature:
         Raises: ConfigurationError naming a parameter whose annotation cannot be resolved.
         """
         return {name: hint for name, hint in self._hints.items() if name in self._named}
+
+    def restore_result(self, text: str) -> object:
+        """A stored result as the return annotation says; as plain JSON where there is none that fits."""
+        plain = json.loads(text)
+        try:
+            hint = get_type_hints(inspect.unwrap(self.function), include_extras=True).get("return", Any)
+            return plain if hint in _UNTYPED else msgspec.convert(plain, hint)
+        except Exception:  # noqa: BLE001  (results are cleaned when they are written, so they may not fit)
+            return plain
 
     @cached_property
     def _hints(self) -> dict[str, Any]:
@@ -115,7 +133,8 @@ class Signature:
                 )[parameter.name]
             except Exception as exc:
                 raise ConfigurationError(
-                    f"the annotation of parameter {parameter.name!r} of {self.kind!r} cannot be resolved ({exc}): "
+                    f"the annotation of parameter {parameter.name!r} of {self.kind!r} "
+                    f"cannot be resolved ({exc}): "
                     "import its type outside of TYPE_CHECKING"
                 ) from exc
             if hint not in _UNTYPED:

@@ -16,7 +16,7 @@ import msgspec
 
 from awa_django.errors import InvalidJob
 
-JSON: TypeAlias = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
+JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 
 # What every reader of the rows can hold: a signed 64-bit integer, as in the database itself.
 SMALLEST_INTEGER, LARGEST_INTEGER = -(2**63), 2**63 - 1
@@ -82,9 +82,9 @@ def encode_result(value: object, *, limit: int = RESULT_LIMIT) -> str:
     try:
         encoded = msgspec.json.encode(clean_json(value))
         if len(encoded) > limit:
-            encoded = msgspec.json.encode({"awa:dropped": f"the result took {len(encoded)} bytes, {limit} are kept"})
+            encoded = _dropped(f"the result took {len(encoded)} bytes, {limit} are kept")
     except Exception as exc:  # noqa: BLE001  (a finish must not fail on any value)
-        encoded = msgspec.json.encode({"awa:dropped": f"the result could not be encoded: {type(exc).__name__}"})
+        encoded = _dropped(f"the result could not be encoded: {type(exc).__name__}")
     return encoded.decode()
 
 
@@ -108,6 +108,10 @@ def clean_json(value: object) -> JSON:
         return _clean(value, DEEPEST)
     except Exception as exc:  # noqa: BLE001  (a broken __iter__ or __len__ of the handler's object)
         return f"<{type(value).__name__} that cannot be encoded: {type(exc).__name__}>"
+
+
+def _dropped(why: str) -> bytes:
+    return msgspec.json.encode({"awa:dropped": why})
 
 
 def _encode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -> JSON:
@@ -159,6 +163,10 @@ def _plain(value: object, where: str, depth: int) -> JSON:
         if not math.isfinite(value):
             raise InvalidJob(f"{where} is {value!r}, which JSON does not have")
         return float(value)
+    return _plain_container(value, where, depth)
+
+
+def _plain_container(value: object, where: str, depth: int) -> JSON:
     if not depth:
         raise InvalidJob(f"{where} is nested deeper than {DEEPEST} levels (or holds itself)")
     if isinstance(value, (list, tuple)):

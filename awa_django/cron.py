@@ -43,7 +43,7 @@ def next_fires(expr: str, timezone: str, after: datetime, count: int) -> list[da
 
 
 def latest_fire(expr: str, timezone: str, after: datetime, until: datetime) -> datetime | None:
-    """The last fire time later than ``after`` and not later than ``until`` in UTC; None if there is none."""
+    """The last fire time in UTC that is later than ``after`` and not later than ``until``, if any."""
     zone = _zone(timezone)
     for window in (*WINDOWS, None):
         start = after if window is None else max(after, _earlier(until, window))
@@ -93,4 +93,6 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError) as exc:  # ZoneInfoNotFoundError is a KeyError
-        raise ConfigurationError(f"there is no time zone {name!r}: use a name such as 'Europe/Madrid'") from exc
+        raise ConfigurationError(
+            f"there is no time zone {name!r}: use a name such as 'Europe/Madrid'"
+        ) from exc

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -45,7 +46,8 @@ class Handler:
 
     @property
     def max_attempts(self) -> int:
-        return get_settings().max_attempts if self.declared_max_attempts is None else self.declared_max_attempts
+        declared = self.declared_max_attempts
+        return get_settings().max_attempts if declared is None else declared
 
     @property
     def retry(self) -> RetryPolicy:
@@ -72,6 +74,14 @@ class Handler:
     def decode(self, args_json: str | bytes) -> dict[str, object]:
         """Stored arguments as the function takes them. Raises: InvalidJob naming the argument."""
         return self.signature.decode(args_json)
+
+    def key_args(self, args_json: str) -> dict[str, JSON]:
+        """The arguments that a unique key is made of: the stored ones, and the defaults of the others.
+
+        So a call that leaves out a default has the key of one that spells it out. A default that
+        JSON cannot hold does not count.
+        """
+        return {**self.signature.encoded_defaults, **json.loads(args_json)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +147,9 @@ def register(handler: Handler) -> Handler:
 
 
 def unregister(handler: Handler) -> None:
-    """Forget every handler that is this function (for tests and reloading)."""
+    """Forget every handler that is this function, and its schedules (for tests and reloading)."""
+    for name in [name for name, job in _periodic.items() if job.handler.where == handler.where]:
+        del _periodic[name]
     for names in (_handlers, _by_alias):
         for name in [name for name, known in names.items() if known.where == handler.where]:
             del names[name]
@@ -172,12 +184,15 @@ def queues() -> list[str]:
 
 
 def register_periodic(job: PeriodicJob) -> PeriodicJob:
-    """Make the schedule known. Raises: ConfigurationError when another function has its name."""
+    """Make the schedule known. Raises: ConfigurationError when another one has its name.
+
+    A function loaded anew brings a new handler, whose schedules take the places of the older ones.
+    """
     known = _periodic.get(job.name)
-    if known is not None and known.handler.where != job.handler.where:
+    if known is not None and (known.handler is job.handler or known.handler.where != job.handler.where):
         raise ConfigurationError(
-            f"periodic job {job.name!r} is declared twice, for {known.handler.where} and {job.handler.where}: "
-            "give one of them a name of its own, @periodic(..., name=...)"
+            f"periodic job {job.name!r} is declared twice, for {known.handler.where} "
+            f"and {job.handler.where}: give one of them a name of its own, @periodic(..., name=...)"
         )
     _periodic[job.name] = job
     return job

@@ -59,7 +59,9 @@ class Unique:
             object.__setattr__(self, "period", period)
         object.__setattr__(self, "states", _states(self.states))
         if self.on_conflict not in ("skip", "raise"):
-            raise ConfigurationError(f"Unique.on_conflict must be 'skip' or 'raise', not {self.on_conflict!r}")
+            raise ConfigurationError(
+                f"Unique.on_conflict must be 'skip' or 'raise', not {self.on_conflict!r}"
+            )
 
     @property
     def mask(self) -> str:
@@ -105,7 +107,7 @@ def unique_key(
         hasher.update(b"\x00" + queue.encode())
     if args is not None:
         _check_floats(args, kind)
-        canonical = json.dumps(args, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        canonical = json.dumps(args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         hasher.update(b"\x00" + canonical.encode())
     if period_bucket is not None:
         hasher.update(b"\x00" + period_bucket.to_bytes(8, "little", signed=True))
@@ -150,7 +152,7 @@ def _states(states: object) -> str | frozenset[JobState]:
     missing = UNFINISHED_STATES - chosen
     if missing:
         raise ConfigurationError(
-            f"Unique.states lacks {', '.join(sorted(missing))}: a job that leaves its key in one unfinished state "
-            f"and comes back in another would collide with the next holder; use one of {safe}"
+            f"Unique.states lacks {', '.join(sorted(missing))}: a job that leaves its key in one unfinished "
+            f"state and comes back in another would collide with the next holder; use one of {safe}"
         )
     return chosen

@@ -1,0 +1,218 @@
+"""``@job`` and ``@periodic``: declare a function as a handler, and when it runs by itself.
+
+They touch no setting, model or connection, and refuse a wrong declaration at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Concatenate, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+
+from asgiref.sync import iscoroutinefunction
+
+from awa_django import cron, registry
+from awa_django.binding import Signature
+from awa_django.context import JobContext
+from awa_django.durations import as_duration
+from awa_django.enqueue.options import (
+    MOST_ATTEMPTS,
+    PRIORITIES,
+    check_name,
+    check_whole,
+    checked_metadata,
+    checked_tags,
+)
+from awa_django.errors import ConfigurationError, InvalidJob
+from awa_django.jobs.job import AnyJob, ContextJob, Job, P, R
+from awa_django.registry import MODULES, Handler, PeriodicJob
+from awa_django.retry import RetryPolicy
+from awa_django.unique import Unique
+
+J = TypeVar("J", bound=AnyJob)
+
+
+class JobOptions(TypedDict, total=False):
+    """What ``@job`` takes beside ``takes_context``."""
+
+    kind: str
+    queue: str
+    priority: int
+    max_attempts: int
+    retry: RetryPolicy
+    timeout: timedelta | float
+    unique: Unique
+    tags: Iterable[str]
+    atomic: bool
+    keep_result: bool
+    aliases: Iterable[str]
+
+
+class _Decorator(Protocol):
+    def __call__(self, function: Callable[P, R], /) -> Job[P, R]: ...
+
+
+class _ContextDecorator(Protocol):
+    def __call__(self, function: Callable[Concatenate[JobContext, P], R], /) -> ContextJob[P, R]: ...
+
+
+class _PeriodicDecorator(Protocol):
+    @overload
+    def __call__(self, function: J, /) -> J: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Job[P, R]: ...
+
+
+@overload
+def job(function: Callable[P, R], /) -> Job[P, R]: ...
+@overload
+def job(*, takes_context: Literal[True], **options: Unpack[JobOptions]) -> _ContextDecorator: ...
+@overload
+def job(*, takes_context: Literal[False] = False, **options: Unpack[JobOptions]) -> _Decorator: ...
+def job(
+    function: Callable[..., object] | None = None,
+    /,
+    *,
+    takes_context: bool = False,
+    **options: Unpack[JobOptions],
+) -> object:
+    """Declare a function as the handler of a kind of jobs.
+
+    ``kind`` is the name that its rows bear: by default the package and the function, without
+    ``tasks`` or ``jobs`` (``shop.send_receipt``). ``aliases`` are older kinds that it still runs.
+    ``queue``, ``priority`` (1 is first, 4 last), ``max_attempts``, ``retry``, ``tags`` and
+    ``unique`` hold unless one enqueue says otherwise. ``timeout`` counts from the start of a run.
+    ``takes_context`` passes a JobContext first. ``atomic`` (sync handlers) runs it in a transaction
+    together with its completion. ``keep_result`` stores what it returns.
+
+    Raises: ConfigurationError naming what is wrong, or the other function that has the kind.
+    """
+
+    def declare(function: Callable[..., object]) -> AnyJob:
+        unknown = options.keys() - JobOptions.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"@job has no option {', '.join(sorted(unknown))}")
+        handler = registry.register(_handler(function, takes_context, options))
+        return ContextJob(handler) if takes_context else Job(handler)
+
+    return declare if function is None else declare(function)
+
+
+def periodic(
+    cron_expr: str,
+    *,
+    timezone: str = "UTC",
+    args: Mapping[str, object] | None = None,
+    name: str | None = None,
+    metadata: Mapping[str, object] | None = None,
+) -> _PeriodicDecorator:
+    """Run a job by the clock: once per fire time of the cron expression, read in the time zone.
+
+    Decorates a Job (put it above ``@job``) or a plain function. ``args`` are the job's arguments.
+    ``name`` is the schedule's own, by default the kind; a second schedule of a job needs one.
+
+    Raises: ConfigurationError for an expression, zone, argument or name that cannot be used.
+    """
+    cron.validate(cron_expr, timezone)
+
+    def declare(function: AnyJob | Callable[..., object]) -> AnyJob:
+        target = function if isinstance(function, Job) else cast("AnyJob", job(function))
+        handler = target.handler
+        try:
+            check_name(name or handler.kind, "name")
+            arguments = handler.bind((), args or {})
+            checked = checked_metadata(metadata or {})
+        except InvalidJob as exc:
+            raise ConfigurationError(f"@periodic on {handler.where}: {exc}") from exc
+        registry.register_periodic(
+            PeriodicJob(
+                name=name or handler.kind,
+                cron_expr=cron_expr,
+                timezone=timezone,
+                handler=handler,
+                arguments=arguments,
+                metadata=checked,
+            )
+        )
+        return target
+
+    return cast("_PeriodicDecorator", declare)
+
+
+def default_kind(function: Callable[..., object]) -> str:
+    """Package and function: ``shop.send_receipt`` for ``project.shop.tasks.send_receipt``.
+
+    Modules below ``tasks`` or ``jobs`` stay (``shop.mail.send`` for ``shop.tasks.mail.send``);
+    outside of such a module the kind has the last two parts of the path.
+    """
+    parts = function.__module__.split(".")
+    places = [place for place, part in enumerate(parts) if part in MODULES and place > 0]
+    parts = [parts[places[-1] - 1], *parts[places[-1] + 1 :]] if places else parts[-2:]
+    return ".".join((*parts, function.__name__))
+
+
+def _handler(function: Callable[..., object], takes_context: bool, options: JobOptions) -> Handler:
+    where = f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"
+    if not inspect.isfunction(function):
+        raise ConfigurationError(f"@job goes on a function, not on {function!r}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"@job on {where}: a generator does nothing when called, so it is no handler"
+        )
+    is_async = iscoroutinefunction(function)
+    if options.get("atomic") and is_async:
+        raise ConfigurationError(f"@job on {where}: atomic=True needs a sync handler, as transactions do")
+    kind = options.get("kind", default_kind(function))
+    try:
+        handler = Handler(
+            kind=kind,
+            function=function,
+            signature=Signature(function, kind=kind, takes_context=takes_context),
+            is_async=is_async,
+            queue=options.get("queue", "default"),
+            priority=options.get("priority", 2),
+            declared_max_attempts=options.get("max_attempts"),
+            declared_retry=options.get("retry"),
+            declared_timeout=_timeout(options.get("timeout")),
+            unique=options.get("unique"),
+            tags=checked_tags(options.get("tags", ())),
+            takes_context=takes_context,
+            atomic=options.get("atomic", False),
+            keep_result=options.get("keep_result", False),
+            aliases=_aliases(options.get("aliases", ())),
+        )
+        _check(handler)
+    except ConfigurationError:
+        raise
+    except ValueError as exc:  # InvalidJob is one
+        raise ConfigurationError(f"@job on {where}: {exc}") from exc
+    return handler
+
+
+def _check(handler: Handler) -> None:
+    for name in (handler.kind, *handler.aliases):
+        check_name(name, "kind")
+    check_name(handler.queue, "queue")
+    check_whole(handler.priority, "priority", PRIORITIES.start, PRIORITIES.stop - 1)
+    if handler.declared_max_attempts is not None:
+        check_whole(handler.declared_max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
+    if handler.declared_retry is not None and not isinstance(handler.declared_retry, RetryPolicy):
+        raise ValueError(f"retry must be a policy such as Exponential(), not {handler.declared_retry!r}")
+    if handler.unique is None:
+        return
+    if not isinstance(handler.unique, Unique):
+        raise ValueError(f"unique must be Unique(...), not {handler.unique!r}")
+    for name in handler.unique.args if isinstance(handler.unique.args, tuple) else ():
+        if not handler.signature.accepts(name):
+            raise ValueError(f"Unique.args names {name!r}, which is no parameter")
+
+
+def _timeout(timeout: object) -> timedelta | None:
+    return None if timeout is None else as_duration(timeout, "timeout", least=timedelta(milliseconds=1))
+
+
+def _aliases(aliases: object) -> tuple[str, ...]:
+    if isinstance(aliases, str) or not isinstance(aliases, Iterable):
+        raise ValueError(f"aliases must be a list of kinds, not {aliases!r}")
+    return tuple(aliases)

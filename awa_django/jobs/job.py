@@ -1,0 +1,128 @@
+"""The Job object: a declared handler, and the verbs of whoever wants it run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
+
+from asgiref.sync import sync_to_async
+
+from awa_django.context import JobContext
+from awa_django.enqueue import Enqueued, Item, Options, enqueue, enqueue_many, find_holder
+from awa_django.errors import InvalidJob
+from awa_django.jobs.snapshot import JobSnapshot, read_snapshot
+from awa_django.registry import Handler
+from awa_django.retry import RetryPolicy
+from awa_django.unique import Unique
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class UsingOptions(TypedDict, total=False):
+    """The options of ``Job.using``; see ``enqueue.Options``."""
+
+    run_at: datetime | None
+    delay: timedelta | float | None
+    priority: int
+    queue: str
+    max_attempts: int
+    unique: Unique | None
+    tags: Iterable[str]
+    metadata: Mapping[str, object]
+    timeout: timedelta | float | None
+    retry: RetryPolicy | None
+
+
+class Job(Generic[P, R]):
+    """A handler that can be enqueued. Called directly, it is the function itself."""
+
+    def __init__(self, handler: Handler, options: Options | None = None) -> None:
+        update_wrapper(cast("Callable[..., object]", self), handler.function)
+        self.handler = handler
+        self.options = options or Options()
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return cast("R", self.handler.function(*args, **kwargs))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.handler.kind}>"
+
+    def using(self, **options: Unpack[UsingOptions]) -> Job[P, R]:
+        """This job with options for one enqueue or more; those given earlier stay.
+
+        ``run_at`` (an aware datetime) or ``delay`` (timedelta or seconds from the database's now):
+        when. ``priority`` 1 (first) to 4, ``queue``, ``max_attempts``, ``unique`` (None for none),
+        ``tags``, ``metadata`` (a JSON object), ``timeout`` and ``retry``: as declared by ``@job``,
+        for these jobs only.
+
+        Raises: TypeError for an unknown option; InvalidJob naming one whose value is refused.
+        """
+        return type(self)(self.handler, self.options.updated(**options))
+
+    def item(self, *args: P.args, **kwargs: P.kwargs) -> Item:
+        """One job for ``enqueue_many``. Raises: InvalidJob when the arguments do not fit the signature."""
+        return Item(handler=self.handler, arguments=self.handler.bind(args, kwargs), options=self.options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """Put the job into the queue, in the transaction that is open: it is there if that commits.
+
+        Raises: InvalidJob naming the argument or option that is refused, before anything is
+        written; UniqueConflict with ``Unique(on_conflict="raise")``.
+        """
+        return enqueue(self.item(*args, **kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
+        """``enqueue`` for async code, on the thread of Django's database connections."""
+        return await sync_to_async(self.enqueue, thread_sensitive=True)(*args, **kwargs)
+
+    def enqueue_many(self, items: Iterable[Mapping[str, object] | Item]) -> list[Enqueued]:
+        """Put many jobs in, all or none: dicts of arguments, or items with options of their own.
+
+        The answers are in order; a duplicate of a unique job names its holder. A generator is read
+        as it is written. Raises: as ``enqueue``.
+        """
+        return enqueue_many(self._item_of(place, item) for place, item in enumerate(items))
+
+    def _item_of(self, place: int, item: Mapping[str, object] | Item) -> Item:
+        if isinstance(item, Item):
+            return item
+        if not isinstance(item, Mapping):
+            raise InvalidJob(f"item {place} of the batch must be a dict or job.item(...), not {item!r}")
+        try:
+            arguments = self.handler.bind((), item)
+        except InvalidJob as exc:
+            raise InvalidJob(f"item {place} of the batch: {exc}") from exc
+        return Item(handler=self.handler, arguments=arguments, options=self.options)
+
+    def holder_id(self, *args: P.args, **kwargs: P.kwargs) -> int | None:
+        """The id of the job that holds the unique key which these arguments and options would take.
+
+        Raises: ValueError when the job is not unique.
+        """
+        return find_holder(self.item(*args, **kwargs))
+
+    def get(self, job_id: int) -> JobSnapshot:
+        """The job with this id as it is now. Raises: JobNotFound when there is none of this kind."""
+        return read_snapshot(self.handler, job_id)
+
+    async def aget(self, job_id: int) -> JobSnapshot:
+        """``get`` for async code."""
+        return await sync_to_async(self.get, thread_sensitive=True)(job_id)
+
+
+class ContextJob(Job[P, R]):
+    """A job whose function takes the JobContext first; who enqueues it does not pass one."""
+
+    def __call__(  # type: ignore[override]  # only the direct call has the context
+        self, context: JobContext, /, *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        return cast("R", self.handler.function(context, *args, **kwargs))
+
+    def using(self, **options: Unpack[UsingOptions]) -> ContextJob[P, R]:
+        return cast("ContextJob[P, R]", super().using(**options))
+
+
+AnyJob = Job[Any, Any]

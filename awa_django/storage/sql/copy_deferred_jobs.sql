@@ -1,0 +1,5 @@
+-- Many jobs for later, with ids of reserve_ids, and claims of take_unique_keys where unique.
+COPY awa.scheduled_jobs (
+    id, kind, queue, args, priority, max_attempts, metadata, tags, run_at, unique_key, unique_states
+)
+FROM STDIN

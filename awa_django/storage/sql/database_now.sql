@@ -1,0 +1,2 @@
+-- The database's clock, as the statements of this transaction see it.
+SELECT now()

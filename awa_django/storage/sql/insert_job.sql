@@ -1,0 +1,14 @@
+-- Insert one job that may run now; returns its id. The plainest statement there is: it is the
+-- price of every enqueue, so what can be a column's default is one.
+-- Params: kind, queue, args (JSON text), priority, max_attempts, metadata (JSON text), tags.
+INSERT INTO awa.jobs_hot (kind, queue, args, priority, max_attempts, metadata, tags)
+VALUES (
+    %(kind)s,
+    %(queue)s,
+    %(args)s::jsonb,
+    %(priority)s::smallint,
+    %(max_attempts)s::smallint,
+    %(metadata)s::jsonb,
+    %(tags)s::text[]
+)
+RETURNING id

@@ -1,0 +1,43 @@
+-- Insert one job into the table that its due instant asks for by the database's clock: deferred
+-- when it is later than now, hot otherwise. Returns its id and whether it may run now.
+-- Params: those of insert_job; run_at, or delay (an interval from now) with run_at null.
+WITH due AS MATERIALIZED (
+    SELECT
+        nextval('awa.jobs_id_seq') AS id,
+        coalesce(%(run_at)s::timestamptz, now() + %(delay)s::interval) AS run_at
+),
+hot AS (
+    INSERT INTO awa.jobs_hot (id, kind, queue, args, priority, max_attempts, metadata, tags, run_at)
+    SELECT
+        due.id,
+        %(kind)s,
+        %(queue)s,
+        %(args)s::jsonb,
+        %(priority)s::smallint,
+        %(max_attempts)s::smallint,
+        %(metadata)s::jsonb,
+        %(tags)s::text[],
+        due.run_at
+    FROM due
+    WHERE due.run_at <= now()
+    RETURNING id
+),
+deferred AS (
+    INSERT INTO awa.scheduled_jobs (id, kind, queue, args, priority, max_attempts, metadata, tags, run_at)
+    SELECT
+        due.id,
+        %(kind)s,
+        %(queue)s,
+        %(args)s::jsonb,
+        %(priority)s::smallint,
+        %(max_attempts)s::smallint,
+        %(metadata)s::jsonb,
+        %(tags)s::text[],
+        due.run_at
+    FROM due
+    WHERE due.run_at > now()
+    RETURNING id
+)
+SELECT id, true AS is_due FROM hot
+UNION ALL
+SELECT id, false FROM deferred
