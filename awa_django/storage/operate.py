@@ -1,0 +1,96 @@
+"""An operator's statements on jobs: guarded by state, one physical table each.
+
+Each takes ids (sorted: the lock order), changes those jobs that are in its table and in a state it
+may leave, and answers with the ids it changed and their queues. A job that has moved on is absent.
+A unique key held by another job fails the whole statement with unique_violation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from awa_django.storage._sql import Connection, fetch
+
+Rows = list[tuple[int, str]]
+
+
+class Located(NamedTuple):
+    """Where a job is now."""
+
+    id: int
+    state: str
+    has_unique_key: bool
+
+
+def cancel_hot(connection: Connection, job_ids: Sequence[int], *, entry: str) -> Rows:
+    """available, running or waiting_external -> cancelled. ``entry`` is a run's error entry as JSON text."""
+    return fetch(connection, "cancel_hot", job_ids=job_ids, entry=entry)
+
+
+def cancel_deferred(connection: Connection, job_ids: Sequence[int]) -> Rows:
+    """scheduled or retryable -> cancelled, in the hot table."""
+    return fetch(connection, "cancel_deferred", job_ids=job_ids)
+
+
+def retry_ended(connection: Connection, job_ids: Sequence[int]) -> Rows:
+    """failed or cancelled -> available, due now, with all attempts again."""
+    return fetch(connection, "retry_ended", job_ids=job_ids)
+
+
+def run_now(connection: Connection, job_ids: Sequence[int]) -> Rows:
+    """scheduled or retryable -> available, due now, in the hot table."""
+    return fetch(connection, "run_now", job_ids=job_ids)
+
+
+def reschedule_available(connection: Connection, job_ids: Sequence[int], *, run_at: datetime) -> Rows:
+    """available -> scheduled, in the deferred table; nothing when ``run_at`` has come."""
+    return fetch(connection, "reschedule_available", job_ids=job_ids, run_at=run_at)
+
+
+def reschedule_deferred(connection: Connection, job_ids: Sequence[int], *, run_at: datetime) -> Rows:
+    """Change when deferred jobs are due; they keep their state."""
+    return fetch(connection, "reschedule_deferred", job_ids=job_ids, run_at=run_at)
+
+
+def set_priority_hot(connection: Connection, job_ids: Sequence[int], *, priority: int) -> Rows:
+    """Set the priority of hot jobs that have not ended."""
+    return fetch(connection, "set_priority_hot", job_ids=job_ids, priority=priority)
+
+
+def set_priority_deferred(connection: Connection, job_ids: Sequence[int], *, priority: int) -> Rows:
+    """Set the priority of deferred jobs."""
+    return fetch(connection, "set_priority_deferred", job_ids=job_ids, priority=priority)
+
+
+def move_queue_hot(connection: Connection, job_ids: Sequence[int], *, queue: str) -> Rows:
+    """Move available jobs without a unique key to another queue."""
+    return fetch(connection, "move_queue_hot", job_ids=job_ids, queue=queue)
+
+
+def move_queue_deferred(connection: Connection, job_ids: Sequence[int], *, queue: str) -> Rows:
+    """Move deferred jobs without a unique key to another queue."""
+    return fetch(connection, "move_queue_deferred", job_ids=job_ids, queue=queue)
+
+
+def delete_hot(connection: Connection, job_ids: Sequence[int]) -> Rows:
+    """Delete hot jobs that no worker runs and that wait for nothing outside."""
+    return fetch(connection, "delete_hot", job_ids=job_ids)
+
+
+def delete_deferred(connection: Connection, job_ids: Sequence[int]) -> Rows:
+    """Delete deferred jobs."""
+    return fetch(connection, "delete_deferred", job_ids=job_ids)
+
+
+def locate(connection: Connection, job_ids: Sequence[int]) -> dict[int, Located]:
+    """Where the jobs are now; an id that is nowhere is absent."""
+    rows = map(Located._make, fetch(connection, "locate", job_ids=job_ids))
+    return {row.id: row for row in rows}
+
+
+def key_holder(connection: Connection, job_id: int) -> int | None:
+    """The other job that holds the unique key of this one."""
+    rows = fetch(connection, "key_holder", job_id=job_id)
+    return rows[0][0] if rows else None

@@ -1,0 +1,46 @@
+"""Pausing queues, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from awa_django.storage._sql import Connection, fetch
+
+
+class QueueOverview(NamedTuple):
+    """A queue as the admin shows it. A count stops at the cap given: equal to it means as many or more."""
+
+    queue: str
+    paused: bool
+    paused_at: datetime | None
+    paused_by: str | None
+    paused_until: datetime | None
+    available: int
+    running: int
+    deferred: int
+
+
+def pause_queue(
+    connection: Connection, queue: str, *, paused_by: str | None, paused_until: datetime | None
+) -> bool:
+    """Stop claims from the queue, until ``paused_until`` or until resumed; whether that changed anything."""
+    rows = fetch(connection, "pause_queue", queue=queue, paused_by=paused_by, paused_until=paused_until)
+    return bool(rows)
+
+
+def resume_queue(connection: Connection, queue: str) -> bool:
+    """Let claims from the queue go on; whether it was paused."""
+    return bool(fetch(connection, "resume_queue", queue=queue))
+
+
+def known_queues(connection: Connection, *, limit: int) -> list[str]:
+    """The names of queues that were paused, are served, have a kind or have jobs that wait; sorted."""
+    return [queue for (queue,) in fetch(connection, "known_queues", limit=limit)]
+
+
+def queue_overview(connection: Connection, queues: Sequence[str], *, cap: int) -> list[QueueOverview]:
+    """What is in each of the queues, counting to ``cap`` at most."""
+    rows = fetch(connection, "queue_overview", queues=list(queues), cap=cap)
+    return [QueueOverview._make(row) for row in rows]

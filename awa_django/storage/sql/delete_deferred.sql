@@ -1,0 +1,14 @@
+-- An operator deletes deferred jobs.
+-- Params: job_ids.
+-- Index: scheduled_jobs_pkey.
+-- The CTE locks in id order, whatever order a scan finds the rows in, and sees each as it is then.
+WITH target AS MATERIALIZED (
+    SELECT job.id
+    FROM awa.scheduled_jobs AS job
+    WHERE job.id = ANY (%(job_ids)s::bigint[])
+    ORDER BY job.id
+    FOR UPDATE
+)
+DELETE FROM awa.scheduled_jobs AS job
+WHERE job.id = ANY (ARRAY(SELECT target.id FROM target))
+RETURNING job.id, job.queue

@@ -1,0 +1,50 @@
+-- The names of queues that were paused, are served, have a kind or have jobs that wait.
+-- Params: limit (names at most).
+-- Index: jobs_hot_claim and scheduled_jobs_queue_due, one probe a queue (loose scans).
+WITH RECURSIVE available_queue AS (
+    (
+        SELECT job.queue FROM awa.jobs_hot AS job WHERE job.state = 'available' ORDER BY job.queue LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT job.queue
+        FROM awa.jobs_hot AS job
+        WHERE job.state = 'available' AND job.queue > available_queue.queue
+        ORDER BY job.queue
+        LIMIT 1
+    )
+    FROM available_queue
+    WHERE available_queue.queue IS NOT NULL
+),
+deferred_queue AS (
+    (
+        SELECT job.queue FROM awa.scheduled_jobs AS job ORDER BY job.queue LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT job.queue
+        FROM awa.scheduled_jobs AS job
+        WHERE job.queue > deferred_queue.queue
+        ORDER BY job.queue
+        LIMIT 1
+    )
+    FROM deferred_queue
+    WHERE deferred_queue.queue IS NOT NULL
+)
+SELECT known.queue
+FROM (
+    SELECT meta.queue FROM awa.queue_meta AS meta
+    UNION
+    SELECT kind.queue FROM awa.job_kinds AS kind
+    UNION
+    SELECT unnest(instance.queues) FROM awa.runtime_instances AS instance
+    UNION
+    SELECT cron.queue FROM awa.cron_jobs AS cron
+    UNION
+    (SELECT available_queue.queue FROM available_queue LIMIT %(limit)s::integer)
+    UNION
+    (SELECT deferred_queue.queue FROM deferred_queue LIMIT %(limit)s::integer)
+) AS known (queue)
+WHERE known.queue IS NOT NULL
+ORDER BY known.queue
+LIMIT %(limit)s::integer
