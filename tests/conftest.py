@@ -27,6 +27,15 @@ django.setup()  # now, so that the conftest.py of a directory can import models
 Connect = Callable[..., psycopg.Connection[Any]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have the test database made for the tests that only ask for its URL."""
+    for item in items:
+        names = set(getattr(item, "fixturenames", ()))
+        marked = item.get_closest_marker("django_db") or names & {"db", "transactional_db"}
+        if "database_url" in names and not marked:
+            item.add_marker(pytest.mark.django_db)
+
+
 @pytest.fixture(scope="session")
 def database_url(django_db_setup: None) -> str:
     """The URL of the *test* database (each xdist worker has its own): for other processes."""

@@ -61,4 +61,5 @@ def test_worker_env_points_another_process_to_the_test_database(worker_env: dict
 def test_database_url_is_read_alike_by_libpq(database_url: str) -> None:
     parts = psycopg.conninfo.conninfo_to_dict(database_url)
     assert parts["dbname"] == connection.settings_dict["NAME"]
+    assert str(parts["dbname"]).startswith("test_")  # also when no test of the run uses the ORM
     assert (parts.get("host") or "") == connection.settings_dict["HOST"]
