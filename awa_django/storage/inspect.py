@@ -17,9 +17,9 @@ def schema_version(connection: Connection) -> int | None:
     return version
 
 
-def anything_due(connection: Connection, queues: Sequence[str]) -> bool:
-    """Whether one of the queues, unless paused, has a job that is available or due."""
-    return bool(fetch(connection, "anything_due", queues=list(queues))[0][0])
+def anything_due(connection: Connection, queues: Sequence[str], kinds: Sequence[str]) -> bool:
+    """Whether one of the queues, unless paused, has a job of these kinds that is available or due."""
+    return bool(fetch(connection, "anything_due", queues=list(queues), kinds=list(kinds))[0][0])
 
 
 def terminate_sessions(connection: Connection, application_names: Sequence[str]) -> int:

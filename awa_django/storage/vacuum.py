@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from awa_django.storage._sql import Connection, run
+from awa_django.storage._sql import Connection, fetch, run
+
+
+def dead_rows(connection: Connection) -> tuple[int, int]:
+    """The estimated dead rows of ``awa.jobs_hot`` and of ``awa.scheduled_jobs``."""
+    hot, deferred = fetch(connection, "dead_rows")[0]
+    return hot, deferred
 
 
 def vacuum_hot(connection: Connection) -> None:

@@ -13,6 +13,11 @@ def wait(connection: Connection, worker: str, queues: Sequence[str], *, ttl: tim
     run(connection, "wait", worker=worker, queues=list(queues), ttl=ttl.total_seconds())
 
 
+def listen(connection: Connection) -> None:
+    """Hear notifications on this connection; it must be in autocommit."""
+    run(connection, "listen")
+
+
 def stop_waiting(connection: Connection, worker: str) -> None:
     """Ask for no more notifications."""
     run(connection, "stop_waiting", worker=worker)

@@ -1,5 +1,5 @@
 -- Whether a worker of these queues would still find something: available, or deferred and due.
--- Params: queues. Paused queues do not count: waiting for them would never end.
+-- Params: queues, kinds. Paused queues do not count: waiting for them would never end.
 -- Index: jobs_hot_claim, scheduled_jobs_queue_due.
 SELECT EXISTS (
     SELECT FROM unnest(%(queues)s::text[]) AS wanted (queue)
@@ -13,10 +13,12 @@ SELECT EXISTS (
           EXISTS (
               SELECT FROM awa.jobs_hot AS job
               WHERE job.state = 'available' AND job.queue = wanted.queue AND job.run_at <= now()
+                AND job.kind = ANY (%(kinds)s::text[])
           )
           OR EXISTS (
               SELECT FROM awa.scheduled_jobs AS job
               WHERE job.queue = wanted.queue AND job.run_at <= now()
+                AND job.kind = ANY (%(kinds)s::text[])
           )
       )
 )

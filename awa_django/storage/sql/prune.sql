@@ -10,7 +10,7 @@ WITH examined AS MATERIALIZED (
     WHERE job.finalized_at > coalesce(%(cursor)s::timestamptz, '-infinity')
       AND job.finalized_at < now() - make_interval(secs => %(min_age)s::double precision)
     ORDER BY job.finalized_at
-    FETCH FIRST %(batch)s::integer ROWS WITH TIES
+    FETCH FIRST (%(batch)s::integer) ROWS WITH TIES
 ),
 retention AS (
     SELECT entry.state::awa.job_state AS state, entry.queue, entry.age

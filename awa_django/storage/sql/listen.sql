@@ -1,0 +1,2 @@
+-- Hear what awa.wake sends: the payload is the queue.
+LISTEN awa_jobs

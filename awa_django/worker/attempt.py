@@ -1,0 +1,158 @@
+"""One attempt: from stored arguments, through the handler, to what its end means for the job.
+
+The only place that catches everything a handler can raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from django.db import connections, transaction
+
+from awa_django.codec import JSON, encode_result
+from awa_django.conf import get_settings
+from awa_django.context import JobContext
+from awa_django.errors import StaleLease
+from awa_django.registry import Handler
+from awa_django.states import JobState
+from awa_django.storage import finalize
+from awa_django.storage.rows import ClaimedJob, Completion, Outcome
+from awa_django.worker import verdict
+
+logger = logging.getLogger(__name__)
+
+
+def run_attempt(
+    job: ClaimedJob,
+    handler: Handler,
+    *,
+    worker: str,
+    cancelled: Callable[[], bool] = lambda: False,
+    report: Callable[[dict[str, JSON]], None] = lambda progress: None,
+) -> Outcome | None:
+    """Run a ``def`` handler once on this thread; what that means for the job.
+
+    None: the handler is ``atomic`` and its completion is committed already.
+    """
+    try:
+        arguments = handler.decode(job.args)
+        context = _context(job, handler, cancelled, report) if handler.takes_context else None
+        if handler.atomic:
+            return _run_atomic(job, handler, context, arguments, worker)
+        if context is None:
+            value = handler.function(**arguments)
+        else:
+            value = handler.function(context, **arguments)
+        return _returned(job, handler, value, worker)
+    except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
+        return verdict.raised(job, exc, worker=worker)
+
+
+async def run_attempt_async(
+    job: ClaimedJob,
+    handler: Handler,
+    *,
+    worker: str,
+    cancelled: Callable[[], bool] = lambda: False,
+    report: Callable[[dict[str, JSON]], None] = lambda progress: None,
+) -> Outcome:
+    """Run an ``async def`` handler once on this loop; what that means for the job."""
+    seconds = timeout_of(job, handler)
+    try:
+        arguments = handler.decode(job.args)
+        async with asyncio.timeout(seconds) as timer:
+            if handler.takes_context:
+                value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
+            else:
+                value = await handler.function(**arguments)  # type: ignore[misc]
+        return _returned(job, handler, value, worker)
+    except TimeoutError as exc:
+        if seconds is not None and timer.expired():
+            return verdict.failed(
+                job, f"timed out after {seconds:g} s", worker=worker, outcome="timed_out", class_name="TimeoutError"
+            )
+        return verdict.raised(job, exc, worker=worker)
+    except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
+        return verdict.raised(job, exc, worker=worker)
+
+
+def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:
+    """The seconds a run of this job may take from its start: its own, or its kind's."""
+    if job.metadata:
+        try:
+            seconds = json.loads(job.metadata)["awa:timeout"]
+        except (ValueError, KeyError, RecursionError):
+            pass
+        else:
+            if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and seconds > 0:
+                return float(min(seconds, 31_536_000))
+    timeout = handler.timeout
+    return None if timeout is None else timeout.total_seconds()
+
+
+def _run_atomic(
+    job: ClaimedJob, handler: Handler, context: JobContext | None, arguments: dict[str, object], worker: str
+) -> Outcome | None:
+    """The handler and its completion in one transaction: its database effects happen exactly once."""
+    alias = get_settings().database
+    try:
+        with transaction.atomic(using=alias):
+            value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
+            outcome = _returned(job, handler, value, worker)
+            if not isinstance(outcome, Completion):
+                raise _NotCompleted(outcome)
+            if outcome.delete:
+                done = finalize.complete_and_delete(connections[alias], [outcome.attempt])
+            else:
+                done = finalize.complete(connections[alias], [outcome])
+            if not done:
+                raise StaleLease(job_id=job.id, run_lease=job.run_lease)
+    except _NotCompleted as exc:
+        return exc.outcome
+    except StaleLease as exc:
+        logger.warning("%s", exc, extra={"job_id": job.id, "run_lease": job.run_lease, "kind": job.kind})
+    return None
+
+
+class _NotCompleted(Exception):
+    """Rolls back an atomic handler that returned Snooze, RetryAfter or Cancel."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+def _returned(job: ClaimedJob, handler: Handler, value: object, worker: str) -> Outcome:
+    if value is not None:
+        outcome = verdict.returned(job, value, worker=worker)
+        if outcome is not None:
+            return outcome
+    result = encode_result(value) if handler.keep_result else None
+    delete = not get_settings().retention.of(job.queue, JobState.COMPLETED)
+    return verdict.completed(job, result, delete=delete)
+
+
+def _context(
+    job: ClaimedJob,
+    handler: Handler,
+    cancelled: Callable[[], bool],
+    report: Callable[[dict[str, JSON]], None],
+) -> JobContext:
+    seconds = timeout_of(job, handler)
+    progress = json.loads(job.progress) if job.progress else None
+    return JobContext(
+        job_id=job.id,
+        kind=job.kind,
+        queue=job.queue,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        run_lease=job.run_lease,
+        deadline=None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds),
+        metadata=json.loads(job.metadata) if job.metadata else {},
+        checkpoint=progress.get("checkpoint") if isinstance(progress, dict) else None,
+        cancelled=cancelled,
+        report=report,
+    )

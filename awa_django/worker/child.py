@@ -1,0 +1,162 @@
+"""One child process: a claimer, an executor and a completer, wired; drained when told to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+
+import django
+from django.apps import apps
+from django.db import connections
+
+from awa_django.conf import get_settings
+from awa_django.worker.claimer import LONGEST_HOLD, Claimer
+from awa_django.worker.completer import Completer
+from awa_django.worker.database import Session
+from awa_django.worker.executor import Executor
+from awa_django.worker.holdings import Holdings
+from awa_django.worker.options import WorkerOptions
+from awa_django.worker.slots import SlotTable
+
+logger = logging.getLogger(__name__)
+
+# How often the child looks after held jobs and cancel marks when nobody tells it anything.
+HOUSEKEEPING = 0.25
+# Its supervisor is gone, so nobody beats: what ends this long before staleness still counts.
+ORPHAN_MARGIN = timedelta(seconds=5)
+
+# What the supervisor says.
+WAKE, STOP = "wake", "stop"
+# What a child says: a word, or a word and why.
+READY, REFUSED = "ready", "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """What a child needs to know. ``application_name`` is the prefix of its sessions' names."""
+
+    name: str
+    application_name: str
+    options: WorkerOptions
+    slots: SlotTable
+    budget: int | None = None
+    """How many jobs it may claim in its life; None for no bound."""
+
+
+def session_names(application_name: str) -> list[str]:
+    """The application names of a child's own sessions."""
+    return [f"{application_name}-claim", f"{application_name}-complete"]
+
+
+def run_child(spec: ChildSpec, pipe: Connection) -> None:
+    """Entry point of a child process; ``pipe`` leads to its supervisor."""
+    # The supervisor decides about signals sent to the whole group. A handler of our own, not
+    # SIG_IGN: programs that jobs start would inherit that.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _leave_to_supervisor)
+    try:
+        if not apps.ready:
+            django.setup()
+        child = Child(spec)
+    except Exception as exc:
+        logger.exception("a worker process cannot start")
+        pipe.send((REFUSED, f"{type(exc).__name__}: {exc}"))
+        raise SystemExit(1) from exc
+    child.serve(pipe)
+    # Threads of the user's own may still run: they have no say in when the process ends.
+    logging.shutdown()
+    os._exit(0)
+
+
+def _leave_to_supervisor(number: int, frame: object) -> None:
+    pass
+
+
+class Child:
+    """The three services of a child, and the order in which they stop."""
+
+    def __init__(self, spec: ChildSpec) -> None:
+        options = spec.options
+        claim_name, complete_name = session_names(spec.application_name)
+        slots = spec.slots.writer()
+        self.holdings = Holdings(options.queues, options.concurrency, slots)
+        self.completer = Completer(
+            session=Session(complete_name),
+            worker=spec.name,
+            slots=slots,
+            holdings=self.holdings,
+            on_release=self._refund,
+        )
+        self.executor = Executor(threads=options.threads, worker=spec.name, slots=slots, sink=self.completer)
+        self.claimer = Claimer(
+            session=Session(claim_name),
+            worker=spec.name,
+            options=options,
+            slots=slots,
+            holdings=self.holdings,
+            executor=self.executor,
+            budget=spec.budget,
+        )
+
+    def serve(self, pipe: Connection) -> None:
+        """Run until told to stop, or until the supervisor is gone; returns with nothing in hand."""
+        connections.close_all()  # a forked process owns none of its parent's
+        self.completer.start()
+        self.executor.start()
+        self.claimer.start()
+        pipe.send((READY, ""))
+        orphaned = self._listen(pipe)
+        self.claimer.stop()
+        if orphaned:
+            logger.error("the supervisor is gone: finishing what runs, then ending")
+        self._drain(pipe, None if not orphaned else time.monotonic() + _orphan_seconds())
+        self.executor.stop()
+        self.completer.stop()
+
+    def _listen(self, pipe: Connection) -> bool:
+        """Until told to stop (False) or orphaned (True)."""
+        while True:
+            try:
+                message = pipe.recv() if pipe.poll(HOUSEKEEPING) else None
+            except (EOFError, OSError):
+                return True
+            if message == WAKE:
+                self.claimer.wake()
+            elif message == STOP:
+                return False
+            self._keep_house(held_before=time.monotonic() - LONGEST_HOLD)
+
+    def _drain(self, pipe: Connection, until: float | None) -> None:
+        """Release what has not started and wait for what has; the supervisor bounds it, or ``until``."""
+        while len(self.holdings):
+            self._keep_house(held_before=time.monotonic())
+            self.holdings.wait_for_room(HOUSEKEEPING)
+            if until is None:
+                try:
+                    while pipe.poll():
+                        pipe.recv()
+                except (EOFError, OSError):
+                    until = time.monotonic() + _orphan_seconds()
+            elif time.monotonic() > until:
+                logger.error("%s jobs outlived their supervisor and are left to be rescued", len(self.holdings))
+                logging.shutdown()
+                os._exit(1)
+
+    def _keep_house(self, *, held_before: float) -> None:
+        self.executor.release_unstarted(held_before=held_before)
+        self.executor.cancel_marked()
+
+    def _refund(self, count: int) -> None:
+        self.claimer.refund(count)
+
+
+def _orphan_seconds() -> float:
+    """How long an orphan's runs are surely still its own: the last beat may be one interval old."""
+    settings = get_settings()
+    sure = settings.stale_after - settings.heartbeat_interval - ORPHAN_MARGIN
+    return max(sure.total_seconds(), 0.0)

@@ -1,0 +1,210 @@
+"""Claimer: free slots -> claim -> executor."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from dataclasses import replace
+
+import psycopg
+
+from awa_django import registry
+from awa_django.conf import get_settings
+from awa_django.storage.claim import ClaimRequest, claim, claim_one, claimable, quarantine
+from awa_django.storage.rows import ClaimedJob
+from awa_django.worker import verdict
+from awa_django.worker.database import PsycopgConnection, Session, is_connection_error
+from awa_django.worker.executor import Executor
+from awa_django.worker.holdings import MAX_PREFETCH, Holdings
+from awa_django.worker.options import WorkerOptions
+from awa_django.worker.slots import Counter, SlotWriter
+
+logger = logging.getLogger(__name__)
+
+# A statement of 500 jobs is past the point where more make it cheaper per job.
+LARGEST_CLAIM = 500
+# One that has not started by then goes back to the queue, for another worker.
+LONGEST_HOLD = 2.0
+# The leader ends an overdue run only this long after its own worker should have.
+DEADLINE_SLACK = 5.0
+# The first look after an empty one; each further one doubles it, up to POLL_INTERVAL.
+FIRST_POLL = 0.02
+# After an error: shortest and longest wait.
+RETRY_SECONDS = (0.1, 10.0)
+# With so many kinds left out of the claim its filter itself would cost too much.
+MOST_EXCLUDED_KINDS = 1_000
+
+
+class Claimer:
+    """One thread that keeps the executor fed, and no fuller than it can start soon."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        worker: str,
+        options: WorkerOptions,
+        slots: SlotWriter,
+        holdings: Holdings,
+        executor: Executor,
+        budget: int | None = None,
+    ) -> None:
+        self._session = session
+        self._options = options
+        self._slots = slots
+        self._holdings = holdings
+        self._executor = executor
+        self._budget = budget
+        self._budget_lock = threading.Lock()
+        self._empty_looks = 0
+        self._excluded: set[str] = set()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="awa-claimer", daemon=True)
+        poll = get_settings().poll_interval.total_seconds()
+        self._poll_interval = poll
+        self._request = ClaimRequest(
+            limits={}, total=0, worker=worker, timeouts=_timeouts(), hold=LONGEST_HOLD + DEADLINE_SLACK
+        )
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """There may be something to claim."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """No claim commits after this returns; what the last one took is with the executor."""
+        self._stopping.set()
+        self._wake.set()
+        self._holdings.wake()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def refund(self, count: int) -> None:
+        """Claims that came to nothing (released unstarted) do not count against the budget."""
+        if self._budget is not None:
+            with self._budget_lock:
+                self._budget += count
+                self._slots.set(Counter.BUDGET_SPENT, int(self._budget <= 0))
+            self._wake.set()
+
+    def tick(self) -> float:
+        """Claim once; how long to wait before the next, when nothing wakes the claimer."""
+        prefetch = self._executor.prefetch(self._options.concurrency, MAX_PREFETCH)
+        limits, total = self._holdings.room(prefetch)
+        total = min(total, LARGEST_CLAIM)
+        if self._budget is not None:
+            with self._budget_lock:
+                total = min(total, self._budget)
+            if total <= 0 and self._budget <= 0:
+                self._found_nothing()
+                return self._poll_interval
+        if total <= 0:
+            self._found_something()
+            self._holdings.wait_for_room(self._poll_interval)
+            return 0.0
+        request = replace(
+            self._request,
+            limits={queue: min(limit, total) for queue, limit in limits.items()},
+            total=total,
+            excluded_kinds=tuple(self._excluded),
+        )
+        with self._session.use() as connection:
+            jobs = self._claim(connection, request)
+        if not jobs:
+            return self._found_nothing()
+        self._found_something()
+        self._dispatch(jobs)
+        # Fewer than asked for: the queues are empty now, unless something is paused or locked.
+        return 0.0 if len(jobs) == total else FIRST_POLL
+
+    def _dispatch(self, jobs: list[ClaimedJob]) -> None:
+        self._slots.add(Counter.CLAIMED, len(jobs))
+        if self._budget is not None:
+            with self._budget_lock:
+                self._budget -= len(jobs)
+                self._slots.set(Counter.BUDGET_SPENT, int(self._budget <= 0))
+        unknown_count = self._executor.submit(self._holdings.take(jobs))
+        if unknown_count:
+            self._note_unknown(jobs, unknown_count)
+
+    def _claim(self, connection: PsycopgConnection, request: ClaimRequest) -> list[ClaimedJob]:
+        try:
+            return claim(connection, request)
+        except (psycopg.IntegrityError, psycopg.DataError) as exc:
+            logger.warning("a claim failed, claiming one by one: %s", exc)
+            return self._claim_singly(connection, request)
+
+    def _claim_singly(self, connection: PsycopgConnection, request: ClaimRequest) -> list[ClaimedJob]:
+        """Some row refuses its claim: take the others, and put that one aside."""
+        jobs = []
+        if not connection.autocommit:
+            connection.rollback()
+        for job_id in claimable(connection, request):
+            try:
+                with connection.transaction():
+                    job = claim_one(connection, job_id, request)
+            except (psycopg.IntegrityError, psycopg.DataError) as exc:
+                note = verdict.superseded(None, worker=request.worker, what=f"it could not be claimed ({exc})")
+                with connection.transaction():
+                    quarantine(connection, job_id, note)
+                logger.error("job %s refuses its claim and is cancelled: %s", job_id, exc, extra={"job_id": job_id})
+            else:
+                if job is not None:
+                    jobs.append(job)
+        return jobs
+
+    def _note_unknown(self, jobs: list[ClaimedJob], unknown_count: int) -> None:
+        kinds = {job.kind for job in jobs if registry.find(job.kind) is None}
+        for kind in sorted(kinds - self._excluded)[:10]:
+            logger.warning(
+                "no handler for kind %r in this worker: its jobs are put back, uncharged", kind, extra={"kind": kind}
+            )
+        if unknown_count * 2 > len(jobs) and len(self._excluded) < MOST_EXCLUDED_KINDS:
+            # Most of the claim was in vain: leave these kinds to a worker that knows them.
+            self._excluded |= kinds
+
+    def _found_nothing(self) -> float:
+        if not self._empty_looks:
+            self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
+        wait = min(FIRST_POLL * 2 ** min(self._empty_looks, 16), self._poll_interval)
+        self._empty_looks += 1
+        return wait * random.uniform(0.8, 1.0)
+
+    def _found_something(self) -> None:
+        self._empty_looks = 0
+        self._slots.set(Counter.IDLE_SINCE_NS, 0)
+
+    def _serve(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            self._wake.clear()
+            try:
+                wait = self.tick()
+                failures = 0
+            except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
+                shortest, longest = RETRY_SECONDS
+                wait = min(shortest * 2**failures, longest) * random.uniform(0.5, 1.0)
+                failures = min(failures + 1, 16)
+                if is_connection_error(exc) or isinstance(exc, psycopg.Error):
+                    logger.warning("claiming failed, trying again in %.1f s: %s", wait, exc)
+                else:
+                    logger.exception("claiming failed, trying again in %.1f s", wait)
+            if wait and not self._stopping.is_set():
+                self._wake.wait(wait)
+        self._session.close()
+
+
+def _timeouts() -> str:
+    """Kind (and alias) -> timeout in seconds as a JSON object, for the claim's deadlines."""
+    return json.dumps({
+        kind: timeout.total_seconds()
+        for handler in registry.handlers()
+        if (timeout := handler.timeout) is not None
+        for kind in (handler.kind, *handler.aliases)
+    })

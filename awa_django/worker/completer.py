@@ -1,0 +1,185 @@
+"""Completer: writes outcomes. It takes all that have ended, writes them in one batch, and meanwhile
+the next batch collects: no timer, so it is quick when idle and large under load."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import psycopg
+
+from awa_django.codec import JSON
+from awa_django.storage import finalize, wake
+from awa_django.storage.heartbeat import progress as store_progress
+from awa_django.storage.rows import Completion, Outcome
+from awa_django.worker import verdict
+from awa_django.worker.database import Session
+from awa_django.worker.holdings import HeldJob, Holdings
+from awa_django.worker.settle import settle
+from awa_django.worker.slots import Counter, SlotWriter
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = (0.05, 5.0)  # shortest and longest wait before a batch is sent again
+
+_COUNTER_OF = {
+    "completed": Counter.COMPLETED,
+    "retried": Counter.RETRIED,
+    "failed": Counter.FAILED,
+    "cancelled": Counter.CANCELLED,
+    "snoozed": Counter.SNOOZED,
+    "released": Counter.RELEASED,
+    "unknown_kind": Counter.UNKNOWN_KIND,
+}
+
+
+class Completer:
+    """One thread that writes what handlers ended with, and gives back the slots once that is certain."""
+
+    def __init__(
+        self,
+        *,
+        session: Session,
+        worker: str,
+        slots: SlotWriter,
+        holdings: Holdings,
+        on_release: Callable[[int], None] = lambda count: None,
+    ) -> None:
+        self._session = session
+        self._worker = worker
+        self._slots = slots
+        self._holdings = holdings
+        self._on_release = on_release
+        self._ended: deque[tuple[HeldJob, Outcome | None]] = deque()
+        self._reports: dict[int, tuple[HeldJob, dict[str, JSON]]] = {}
+        self._something = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="awa-completer", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """End after the last outcome is written; whether it was in time."""
+        self._stopping.set()
+        self._something.set()
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def put(self, held: HeldJob, outcome: Outcome | None) -> None:
+        """An attempt has ended; None: its finish is committed already (``atomic``). From any thread."""
+        self._ended.append((held, outcome))
+        if not self._something.is_set():
+            self._something.set()
+
+    def report(self, held: HeldJob, progress: dict[str, JSON]) -> None:
+        """Store progress of a running attempt with the next batch; what is not in it keeps its value."""
+        if held.progress is None:
+            stored = json.loads(held.job.progress) if held.job.progress else {}
+            held.progress = stored if isinstance(stored, dict) else {}
+        held.progress |= progress
+        self._reports[held.slot] = held, dict(held.progress)
+        self._something.set()
+
+    def _serve(self) -> None:
+        while True:
+            self._something.wait()
+            self._something.clear()
+            while self._ended or self._reports:
+                self._write_batch()
+            if self._stopping.is_set() and not self._ended:
+                self._session.close()
+                return
+
+    def _write_batch(self) -> None:
+        self._write_reports()
+        batch = []
+        while self._ended and len(batch) < 2_000:
+            batch.append(self._ended.popleft())
+        if not batch:
+            return
+        finished_already = [held for held, outcome in batch if outcome is None]
+        if finished_already:
+            self._slots.add(Counter.COMPLETED, len(finished_already))
+            self._holdings.give_back(finished_already)
+        waiting = {held.job.id: (held, outcome) for held, outcome in batch if outcome is not None}
+        sent_before = False
+        attempt = 0
+        while waiting:
+            try:
+                waiting = self._send(waiting, sent_before)
+                sent_before = sent_before and bool(waiting)
+            except psycopg.Error as exc:
+                sent_before = True
+                logger.warning("finishing %s jobs failed, trying again: %s", len(waiting), exc)
+            if waiting:
+                shortest, longest = RETRY_SECONDS
+                time.sleep(min(shortest * 2**attempt, longest) * random.uniform(0.5, 1.0))
+                attempt = min(attempt + 1, 16)
+
+    def _send(
+        self, waiting: dict[int, tuple[HeldJob, Outcome]], sent_before: bool
+    ) -> dict[int, tuple[HeldJob, Outcome]]:
+        """Write them once; what has to be sent again."""
+        with self._session.use() as connection:
+            settlement = settle(connection, [outcome for _, outcome in waiting.values()], worker=self._worker)
+            done = settlement.done
+            blocked = {outcome.attempt.job_id for outcome in settlement.blocked}
+            missing = [job_id for job_id in waiting if job_id not in done and job_id not in blocked]
+            if missing and sent_before:
+                # The first send may have been done although its answer was lost.
+                done = done | finalize.settled(
+                    connection,
+                    [waiting[job_id][0].attempt for job_id in missing],
+                    worker=self._worker,
+                    gone_is_settled=[
+                        isinstance(outcome := waiting[job_id][1], Completion) and outcome.delete for job_id in missing
+                    ],
+                )
+            if settlement.released_queues:
+                wake.wake(connection, sorted(settlement.released_queues))
+        self._confirm(waiting, done, blocked)
+        return {job_id: waiting[job_id] for job_id in blocked}
+
+    def _confirm(
+        self, waiting: dict[int, tuple[HeldJob, Outcome]], done: set[int], blocked: set[int]
+    ) -> None:
+        counts: dict[Counter, int] = {}
+        for job_id, (held, outcome) in waiting.items():
+            if job_id in blocked:
+                continue
+            if job_id in done:
+                counter = _COUNTER_OF[verdict.describe(outcome)]
+            else:
+                counter = Counter.STALE
+                logger.warning(
+                    "job %s: its run was over (rescued or cancelled) when it %s; that is dropped",
+                    job_id,
+                    verdict.describe(outcome),
+                    extra={"job_id": job_id, "run_lease": held.job.run_lease, "kind": held.job.kind},
+                )
+            counts[counter] = counts.get(counter, 0) + 1
+        for counter, count in counts.items():
+            self._slots.add(counter, count)
+        if Counter.RELEASED in counts:
+            self._on_release(counts[Counter.RELEASED])
+        self._holdings.give_back(held for job_id, (held, _) in waiting.items() if job_id not in blocked)
+
+    def _write_reports(self) -> None:
+        reports = {}
+        while self._reports:
+            _, (held, progress) = self._reports.popitem()
+            reports[held.attempt] = json.dumps(progress)
+        if not reports:
+            return
+        try:
+            with self._session.use() as connection:
+                store_progress(connection, reports)
+        except psycopg.Error as exc:
+            # Progress is for people, and the next report carries all of it.
+            logger.warning("storing the progress of %s jobs failed: %s", len(reports), exc)

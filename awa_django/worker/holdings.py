@@ -1,0 +1,112 @@
+"""Holdings: the jobs a child has in its hands, from claim to confirmed finish, within its limits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter as Tally
+from collections.abc import Iterable, Mapping
+
+from awa_django.registry import Handler
+from awa_django.storage.rows import Attempt, ClaimedJob
+from awa_django.worker.slots import Counter, SlotWriter
+
+# The most a child holds beyond what runs, whatever the handlers' speed: a batch, and the next one.
+MAX_PREFETCH = 1_000
+
+
+class HeldJob:
+    """One claimed job in this process."""
+
+    __slots__ = ("handler", "held_at", "job", "progress", "slot", "started_at")
+
+    def __init__(self, job: ClaimedJob, slot: int, held_at: float) -> None:
+        self.job = job
+        self.slot = slot
+        self.held_at = held_at
+        self.started_at = 0.0
+        self.handler: Handler | None = None
+        self.progress: dict[str, object] | None = None
+
+    @property
+    def attempt(self) -> Attempt:
+        return Attempt(self.job.id, self.job.run_lease)
+
+
+class Holdings:
+    """Slots and per-queue limits. The claimer takes; whoever confirms an end gives back."""
+
+    def __init__(self, limits: Mapping[str, int], concurrency: int, slots: SlotWriter) -> None:
+        self._limits = limits
+        self._concurrency = concurrency
+        self._slots = slots
+        self._free = list(range(slot_count(concurrency) - 1, -1, -1))
+        self._held: Tally[str] = Tally()
+        self._jobs: dict[int, HeldJob] = {}
+        self._turn = 0
+        self._room = threading.Condition()
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def jobs(self) -> list[HeldJob]:
+        """What is held now."""
+        with self._room:
+            return list(self._jobs.values())
+
+    def room(self, prefetch: int) -> tuple[dict[str, int], int]:
+        """How many more may be claimed: by queue (in turns, so that none is always first), and in all."""
+        with self._room:
+            total = min(self._concurrency + prefetch - len(self._jobs), len(self._free))
+            if total <= 0:
+                return {}, 0
+            queues = list(self._limits)
+            self._turn = (self._turn + 1) % len(queues)
+            limits = {}
+            for queue in queues[self._turn :] + queues[: self._turn]:
+                room = self._limits[queue] + prefetch - self._held[queue]
+                if room > 0:
+                    limits[queue] = min(room, total)
+            return limits, total if limits else 0
+
+    def take(self, jobs: Iterable[ClaimedJob]) -> list[HeldJob]:
+        """Hold what was claimed."""
+        now = time.monotonic()
+        taken = []
+        with self._room:
+            for job in jobs:
+                slot = self._free.pop()
+                held = HeldJob(job, slot, now)
+                self._jobs[slot] = held
+                self._held[job.queue] += 1
+                self._slots.hold(slot, (job.id, job.run_lease), now)  # type: ignore[arg-type]
+                taken.append(held)
+            self._slots.set(Counter.HELD, len(self._jobs))
+        return taken
+
+    def give_back(self, held: Iterable[HeldJob]) -> None:
+        """Their ends are confirmed: the slots are free."""
+        with self._room:
+            for each in held:
+                if self._jobs.pop(each.slot, None) is None:
+                    continue
+                self._slots.clear(each.slot)
+                self._free.append(each.slot)
+                self._held[each.job.queue] -= 1
+            self._slots.set(Counter.HELD, len(self._jobs))
+            self._room.notify_all()
+
+    def wait_for_room(self, timeout: float) -> None:
+        """Until something is given back, at most ``timeout`` seconds."""
+        with self._room:
+            self._room.wait(timeout)
+
+    def wake(self) -> None:
+        """End every ``wait_for_room``."""
+        with self._room:
+            self._room.notify_all()
+
+
+def slot_count(concurrency: int) -> int:
+    """How many slots a child of this concurrency has."""
+    return concurrency + MAX_PREFETCH

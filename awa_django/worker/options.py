@@ -1,0 +1,107 @@
+"""WorkerOptions: everything the command line says about a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from awa_django.errors import ConfigurationError
+
+DEFAULT_CONCURRENCY = 8
+# More threads than this only wait for the GIL; more jobs at once is what async handlers are for.
+MAX_THREADS = 256
+MAX_CONCURRENCY = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """How a worker runs. Picklable: the children get it as it is.
+
+    ``queues`` is queue -> how many of its jobs may run at once in each child; ``concurrency`` bounds
+    their sum, ``threads`` how many ``def`` handlers run at once.
+    """
+
+    queues: Mapping[str, int]
+    concurrency: int = DEFAULT_CONCURRENCY
+    threads: int = DEFAULT_CONCURRENCY
+    processes: int = 1
+    drain: bool = False
+    max_jobs: int | None = None
+    max_time: timedelta | None = None
+    max_jobs_per_child: int | None = None
+    shutdown_timeout: timedelta = field(default=timedelta(seconds=30))
+
+    def __post_init__(self) -> None:
+        if not self.queues:
+            raise ConfigurationError("a worker needs at least one queue: see --queues")
+        for name, value, most in (
+            ("--concurrency", self.concurrency, MAX_CONCURRENCY),
+            ("--threads", self.threads, MAX_THREADS),
+            ("--processes", self.processes, 1000),
+            *((f"--queues {queue}", limit, MAX_CONCURRENCY) for queue, limit in self.queues.items()),
+        ):
+            if not 1 <= value <= most:
+                raise ConfigurationError(f"{name} must be between 1 and {most}, not {value}")
+        for name, bound in (("--max-jobs", self.max_jobs), ("--max-jobs-per-child", self.max_jobs_per_child)):
+            if bound is not None and bound < 1:
+                raise ConfigurationError(f"{name} must be at least 1, not {bound}")
+
+
+def make_options(
+    *,
+    queues: str | None,
+    known_queues: Sequence[str],
+    concurrency: int | None = None,
+    threads: int | None = None,
+    processes: int = 1,
+    drain: bool = False,
+    max_jobs: int | None = None,
+    max_time: timedelta | None = None,
+    max_jobs_per_child: int | None = None,
+    shutdown_timeout: timedelta = timedelta(seconds=30),
+) -> WorkerOptions:
+    """Options from the command line's words.
+
+    ``queues`` is ``name:concurrency,name,...``; None serves ``known_queues``. Without ``concurrency``
+    the limits named for queues add up to it; without ``threads`` there are as many as that.
+
+    Raises: ConfigurationError naming the option that is wrong.
+    """
+    named = parse_queues(queues) if queues is not None else dict.fromkeys(known_queues)
+    if concurrency is None:
+        concurrency = sum(limit for limit in named.values() if limit is not None)
+        if not concurrency or None in named.values():
+            concurrency += DEFAULT_CONCURRENCY
+    return WorkerOptions(
+        queues={queue: concurrency if limit is None else limit for queue, limit in named.items()},
+        concurrency=concurrency,
+        threads=min(concurrency, MAX_THREADS) if threads is None else threads,
+        processes=processes,
+        drain=drain,
+        max_jobs=max_jobs,
+        max_time=max_time,
+        max_jobs_per_child=max_jobs_per_child,
+        shutdown_timeout=shutdown_timeout,
+    )
+
+
+def parse_queues(text: str) -> dict[str, int | None]:
+    """``"mail:10,default"`` -> ``{"mail": 10, "default": None}``; a limit is what follows the last colon.
+
+    Raises: ConfigurationError when a name is empty, twice, or over 200 characters, or a limit no number.
+    """
+    named: dict[str, int | None] = {}
+    for part in text.split(","):
+        queue, colon, limit = part.strip().rpartition(":")
+        if not colon:
+            queue, limit = part.strip(), ""
+        queue = queue.strip()
+        if not queue or len(queue) > 200 or queue in named:
+            raise ConfigurationError(
+                f"--queues takes name:concurrency,name,... with each name once (1 to 200 characters), not {text!r}"
+            )
+        if colon and not limit.strip().isdecimal():
+            raise ConfigurationError(f"--queues {queue}: the concurrency must be a number, not {limit!r}")
+        named[queue] = int(limit) if colon else None
+    return named

@@ -1,0 +1,18 @@
+"""Imported by the forkserver, so that each child starts with Django set up (10 to 35 ms, not 1 s).
+
+An ImportError here is swallowed and any other error would end the forkserver: the child then sets
+Django up itself and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import django
+
+with contextlib.suppress(Exception):
+    django.setup()
+    from awa_django.worker import child as child  # the modules a child needs, once for all of them
+    from django.db import connections
+
+    connections.close_all()

@@ -1,0 +1,93 @@
+"""Promoter: moves due jobs to the hot table at the instant they fall due."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+import psycopg
+
+from awa_django.storage import promote as storage
+from awa_django.storage.wake import wake
+from awa_django.worker import verdict
+from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.leader import Leader
+from awa_django.worker.service import Duty
+
+logger = logging.getLogger(__name__)
+
+BATCH = 2_000
+# Due rows that somebody else has locked are looked at again after this.
+LOCKED_WAIT = 0.05
+SHORTEST_WAIT = 0.001
+
+
+class Promoter(Duty):
+    """Sleeps until the next due instant, at most ``interval``: a sooner job may come in at any time."""
+
+    name = "promoter"
+    duty = "promote"
+
+    def __init__(
+        self,
+        session: Session,
+        leader: Leader,
+        *,
+        interval: timedelta,
+        worker: str,
+        on_promoted: Callable[[], None] = lambda: None,
+        always: bool = False,
+    ) -> None:
+        self.interval = interval
+        super().__init__(session, leader)
+        self._worker = worker
+        self._on_promoted = on_promoted
+        self._always = always
+
+    @property
+    def is_leading(self) -> bool:
+        """``always`` promotes without the lease, which is safe: a draining worker needs its due jobs now."""
+        return not self.is_stopping and (self._always or super().is_leading)
+
+    def perform(self) -> float | None:
+        longest = self.interval.total_seconds()
+        with self.session.use() as connection:
+            wait = storage.next_due(connection)
+        if wait is None or wait > 0:
+            return longest if wait is None else min(max(wait, SHORTEST_WAIT), longest)
+        while self.is_leading:
+            with self.session.use() as connection:
+                promoted = self._promote(connection)
+                if promoted:
+                    wake(connection, sorted(promoted))
+            if promoted:
+                self._on_promoted()
+            if sum(promoted.values()) < BATCH:
+                return SHORTEST_WAIT if promoted else LOCKED_WAIT
+        return None
+
+    def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
+        try:
+            with connection.transaction():
+                return storage.promote(connection, batch=BATCH)
+        except (psycopg.IntegrityError, psycopg.DataError) as exc:
+            logger.warning("a promotion failed, promoting one by one: %s", exc)
+            return self._promote_singly(connection)
+
+    def _promote_singly(self, connection: PsycopgConnection) -> dict[str, int]:
+        """Some row refuses to move: move the others, and end that one in a named way."""
+        promoted: dict[str, int] = {}
+        for job_id in storage.due_ids(connection, batch=BATCH):
+            try:
+                with connection.transaction():
+                    queue = storage.promote_one(connection, job_id)
+            except (psycopg.IntegrityError, psycopg.DataError) as exc:
+                logger.warning("job %s cannot become available: %s", job_id, exc, extra={"job_id": job_id})
+                note = verdict.superseded(None, worker=self._worker, what=f"it was due ({exc})")
+                with connection.transaction():
+                    storage.supersede(connection, job_id, note)
+            else:
+                if queue is not None:
+                    promoted[queue] = promoted.get(queue, 0) + 1
+        return promoted

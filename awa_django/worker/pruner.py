@@ -1,0 +1,54 @@
+"""Pruner: deletes ended jobs that are past their retention, in batches."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from awa_django.conf import Retention
+from awa_django.storage.prune import RetentionRule, prune
+from awa_django.worker.database import Session
+from awa_django.worker.leader import Leader
+from awa_django.worker.service import Duty
+
+logger = logging.getLogger(__name__)
+
+BATCH = 1_000
+
+
+class Pruner(Duty):
+    """One pass looks at everything older than the shortest retention, oldest first."""
+
+    name = "pruner"
+    duty = "prune"
+
+    def __init__(self, session: Session, leader: Leader, *, interval: timedelta, retention: Retention) -> None:
+        self.interval = interval
+        super().__init__(session, leader)
+        self._rules = retention_rules(retention)
+
+    def perform(self) -> float | None:
+        cursor: datetime | None = None
+        pruned_count = 0
+        while self.is_leading:
+            with self.session.use() as connection:
+                batch = prune(connection, self._rules, cursor=cursor, batch=BATCH)
+            pruned_count += batch.pruned_count
+            if batch.cursor is None or batch.examined_count < BATCH:
+                break
+            cursor = batch.cursor
+        if pruned_count:
+            logger.info("pruned %s jobs past their retention", pruned_count)
+        return None
+
+
+def retention_rules(retention: Retention) -> list[RetentionRule]:
+    """The setting as rows: every state, and each exception of a queue."""
+    return [
+        *(RetentionRule(state, None, kept.total_seconds()) for state, kept in retention.by_state.items()),
+        *(
+            RetentionRule(state, queue, kept.total_seconds())
+            for queue, by_state in retention.by_queue.items()
+            for state, kept in by_state.items()
+        ),
+    ]

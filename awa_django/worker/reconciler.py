@@ -1,0 +1,189 @@
+"""Reconciler: makes the rows in the name of this supervisor's children agree with what they really hold.
+
+Dead children are buried at once: their sessions ended, started jobs through the attempt check, the
+others given back. Rows that a living child does not know of (the answer to its claim was lost) are
+given back too.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib import metadata
+
+from awa_django.storage import inspect, instances, rescue
+from awa_django.storage.instances import Instance
+from awa_django.storage.rows import Attempt, LostRun
+from awa_django.worker.child import session_names
+from awa_django.worker.children import ChildProcess
+from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.options import WorkerOptions
+from awa_django.worker.rescuer import end_lost_runs, release_runs
+from awa_django.worker.service import Service
+from awa_django.worker.slots import Counter, Phase
+
+logger = logging.getLogger(__name__)
+
+# A row must be unknown to its child at two looks in a row, and at least this old.
+MIN_AGE = timedelta(seconds=2)
+ANNOUNCE_EVERY = 10
+FORGET_AFTER = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class _Dead:
+    """A dead child whose rows are not settled yet."""
+
+    name: str
+    application_name: str
+    started: frozenset[Attempt]
+    """What it had really started: these are charged an attempt."""
+    error: str
+
+
+class Reconciler(Service):
+    """Also keeps the rows of ``awa.runtime_instances``."""
+
+    name = "reconciler"
+    interval = timedelta(seconds=1.5)
+
+    def __init__(
+        self,
+        session: Session,
+        children: Callable[[], Iterable[ChildProcess]],
+        *,
+        worker: str,
+        pid: int,
+        options: WorkerOptions,
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._children = children
+        self._worker = worker
+        self._pid = pid
+        self._options = options
+        self._dead: list[_Dead] = []
+        self._lock = threading.Lock()
+        self._suspects: set[Attempt] = set()
+        self._ticks = 0
+        self.draining = False
+
+    def bury(self, child: ChildProcess, error: str, *, charge: bool = True) -> None:
+        """Settle the rows of a child that is dead; soon, on this service's own thread.
+
+        Without ``charge`` (a stop that ran out of time) every job is given back.
+        """
+        started = [slot.attempt for slot in child.slots() if slot.phase != Phase.HELD] if charge else []
+        with self._lock:
+            self._dead.append(_Dead(child.name, child.application_name, frozenset(started), error))
+        self.wake()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every dead child's rows are settled."""
+        with self._lock:
+            return not self._dead
+
+    def tick(self) -> float | None:
+        with self._lock:
+            dead = list(self._dead)
+        for each in dead:
+            if not self._bury(each):
+                return 0.05  # its sessions are still ending
+            with self._lock:
+                self._dead.remove(each)
+        self._reconcile()
+        if self._ticks % ANNOUNCE_EVERY == 0:
+            self._announce()
+        self._ticks += 1
+        return None
+
+    def withdraw(self) -> None:
+        """Remove the rows of this supervisor's processes."""
+        names = [self._worker, *(child.name for child in self._children())]
+        with self._session.use() as connection:
+            instances.withdraw(connection, names, unseen_for=FORGET_AFTER)
+
+    def _bury(self, dead: _Dead) -> bool:
+        with self._session.use() as connection:
+            if inspect.terminate_sessions(connection, session_names(dead.application_name)):
+                return False
+            with connection.transaction():
+                runs = rescue.runs_of_worker(connection, [dead.name])
+                started = [run for run in runs if Attempt(run.id, run.run_lease) in dead.started]
+                others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.started]
+                if started:
+                    end_lost_runs(connection, started, worker=dead.name, error=dead.error)
+                if others:
+                    release_runs(connection, others, worker=dead.name)
+            instances.withdraw(connection, [dead.name], unseen_for=FORGET_AFTER)
+        if runs:
+            logger.warning("%s: %s jobs rescued, %s given back", dead.error, len(started), len(others))
+        return True
+
+    def _reconcile(self) -> None:
+        children = list(self._children())
+        if not children:
+            return
+        with self._session.use() as connection:
+            with connection.transaction():
+                runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
+            if not runs:
+                self._suspects = set()
+                return
+            known = {slot.attempt for child in children for slot in child.slots()}
+            unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
+            forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]
+            if forgotten:
+                self._release(connection, forgotten)
+        self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
+
+    def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
+        logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))
+        with connection.transaction():
+            release_runs(connection, runs, worker=self._worker)
+
+    def _announce(self) -> None:
+        children = list(self._children())
+        with self._session.use() as connection:
+            instances.announce(
+                connection,
+                [
+                    Instance(
+                        name=self._worker,
+                        supervisor=None,
+                        pid=self._pid,
+                        concurrency=0,
+                        running_count=sum(child[Counter.HELD] for child in children),
+                    ),
+                    *(
+                        Instance(
+                            name=child.name,
+                            supervisor=self._worker,
+                            pid=child.pid,
+                            concurrency=self._options.concurrency,
+                            running_count=child[Counter.HELD],
+                        )
+                        for child in children
+                    ),
+                ],
+                hostname=socket.gethostname(),
+                version=_version(),
+                queues=sorted(self._options.queues),
+                draining=self.draining,
+            )
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def _version() -> str:
+    """The installed version; a source tree that is not installed has none."""
+    try:
+        return metadata.version("awa-django")
+    except metadata.PackageNotFoundError:
+        return "not installed"

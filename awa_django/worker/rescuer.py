@@ -1,0 +1,80 @@
+"""Rescuer: takes jobs back from workers that are silent, and from runs past their deadline."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from awa_django.storage import rescue
+from awa_django.storage.rows import LostRun
+from awa_django.storage.wake import wake
+from awa_django.worker import verdict
+from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.leader import Leader
+from awa_django.worker.service import Duty
+from awa_django.worker.settle import Settlement, settle
+
+logger = logging.getLogger(__name__)
+
+BATCH = 500
+
+
+class Rescuer(Duty):
+    """The leader's sweep, for when a whole worker is gone: dead children are their supervisor's."""
+
+    name = "rescuer"
+    duty = "rescue"
+
+    def __init__(
+        self, session: Session, leader: Leader, *, interval: timedelta, stale_after: timedelta, worker: str
+    ) -> None:
+        self.interval = interval
+        super().__init__(session, leader)
+        self._stale_after = stale_after
+        self._worker = worker
+
+    def perform(self) -> float | None:
+        while self.is_leading:
+            with self.session.use() as connection, connection.transaction():
+                runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
+                done = end_lost_runs(connection, runs, worker=self._worker).done if runs else set()
+            if len(runs) < BATCH or not done:
+                break
+        return None
+
+
+def end_lost_runs(
+    connection: PsycopgConnection, runs: Sequence[LostRun], *, worker: str, error: str | None = None
+) -> Settlement:
+    """Send lost runs through the attempt check: again after their backoff, or failed. In a transaction.
+
+    ``error`` says what happened; by default what the row itself says (silent, or overdue).
+    """
+    outcomes = []
+    for run in runs:
+        what, outcome = (error, "rescued") if error is not None else _what_happened(run)
+        logger.warning(
+            "job %s (%s, attempt %s) is rescued: %s",
+            run.id,
+            run.kind,
+            run.attempt,
+            what,
+            extra={"job_id": run.id, "run_lease": run.run_lease, "kind": run.kind, "queue": run.queue},
+        )
+        outcomes.append(verdict.failed(run, what, worker=run.worker or worker, outcome=outcome))
+    return settle(connection, outcomes, worker=worker)
+
+
+def release_runs(connection: PsycopgConnection, runs: Sequence[LostRun], *, worker: str) -> Settlement:
+    """Give back runs that never started, uncharged."""
+    settlement = settle(connection, [verdict.release(run) for run in runs], worker=worker)
+    if settlement.released_queues:
+        wake(connection, sorted(settlement.released_queues))
+    return settlement
+
+
+def _what_happened(run: LostRun) -> tuple[str, str]:
+    if run.reason == "deadline":
+        return "its deadline passed and its worker did not end it", "timed_out"
+    return f"its worker {run.worker or '(unnamed)'} stopped sending heartbeats", "rescued"

@@ -1,0 +1,115 @@
+"""Service: a thread that calls ``tick`` again and again, outlives its errors, and stops when asked."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from awa_django.worker.database import Session
+
+if TYPE_CHECKING:
+    from awa_django.worker.leader import Leader
+
+logger = logging.getLogger(__name__)
+
+# After an error: shortest and longest wait before the next tick.
+RETRY_SECONDS = (0.5, 15.0)
+# Each wait is shortened at random by up to this share, so that many workers do not tick together.
+JITTER = 0.1
+
+
+class Service(ABC):
+    """One loop of the supervisor. ``last_good_tick`` (monotonic seconds) is what its health is made of."""
+
+    name: str
+    interval: timedelta
+
+    def __init__(self) -> None:
+        self.last_good_tick: float | None = None
+        self._failures = 0
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name=f"awa-{self.name}", daemon=True)
+
+    @abstractmethod
+    def tick(self) -> float | None:
+        """Do the work once; seconds until the next time, None for the ordinary interval."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Tick now rather than at the end of the wait."""
+        self._wake.set()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Let the tick under way end, and no other begin."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def close(self) -> None:
+        """Free what the loop used; called on its thread when it ends."""
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            wait = self._tick_safely()
+            self._wake.wait(wait * random.uniform(1.0 - JITTER, 1.0))
+        self.close()
+
+    def _tick_safely(self) -> float:
+        try:
+            wait = self.tick()
+        except Exception as exc:  # noqa: BLE001  (a loop must outlive whatever its tick meets)
+            shortest, longest = RETRY_SECONDS
+            wait = min(shortest * 2**self._failures, longest)
+            self._failures = min(self._failures + 1, 16)
+            if isinstance(exc, psycopg.Error):
+                logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)
+            else:
+                logger.exception("%s failed, trying again in %.1f s", self.name, wait)
+            return wait
+        self._failures = 0
+        self.last_good_tick = time.monotonic()
+        return self.interval.total_seconds() if wait is None else wait
+
+
+class Duty(Service):
+    """A service that works only while this process holds the lease of its duty."""
+
+    duty: str
+
+    def __init__(self, session: Session, leader: Leader) -> None:
+        super().__init__()
+        self.session = session
+        self.leader = leader
+
+    def tick(self) -> float | None:
+        if not self.is_leading:
+            return min(self.interval.total_seconds(), 1.0)
+        return self.perform()
+
+    @abstractmethod
+    def perform(self) -> float | None:
+        """Do the duty once; seconds until the next time, None for the ordinary interval."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether to begin another statement of the duty."""
+        return not self.is_stopping and self.leader.holds(self.duty)
+
+    def close(self) -> None:
+        self.session.close()

@@ -1,0 +1,143 @@
+"""Settle: write outcomes in batches; a row that cannot be written ends alone, in a named way."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from awa_django.states import JobState
+from awa_django.storage import finalize
+from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
+from awa_django.worker import verdict
+from awa_django.worker.database import PsycopgConnection, is_connection_error
+
+logger = logging.getLogger(__name__)
+
+# A statement of 1,000 rows is past the point where more rows make it cheaper per row.
+LARGEST_BATCH = 1_000
+# Nothing is wrong with the row: somebody else was in the way.
+_PASSING = (
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.QueryCanceled,
+)
+
+
+@dataclass(slots=True)
+class Settlement:
+    """What became of a batch. An outcome in neither list is stale: its lease is over."""
+
+    done: set[int] = field(default_factory=set)
+    """Ids of the jobs whose outcome is written."""
+    released_queues: set[str] = field(default_factory=set)
+    """Queues in which jobs became available again."""
+    blocked: list[Outcome] = field(default_factory=list)
+    """Not written because somebody else was in the way (a lock, a timeout): try again."""
+
+
+def settle(connection: PsycopgConnection, outcomes: Sequence[Outcome], *, worker: str) -> Settlement:
+    """Write the outcomes, each kind of them in one statement.
+
+    Raises: an error of the connection itself; then any part may or may not be written.
+    """
+    settlement = Settlement()
+    for group in _grouped(outcomes):
+        for start in range(0, len(group), LARGEST_BATCH):
+            _write_or_split(connection, group[start : start + LARGEST_BATCH], worker, settlement)
+    return settlement
+
+
+def _grouped(outcomes: Sequence[Outcome]) -> list[list[Any]]:
+    groups: dict[object, list[Outcome]] = {}
+    for outcome in outcomes:
+        key = (Completion, outcome.delete) if type(outcome) is Completion else type(outcome)
+        groups.setdefault(key, []).append(outcome)
+    return list(groups.values())
+
+
+def _write_or_split(
+    connection: PsycopgConnection, group: list[Any], worker: str, settlement: Settlement
+) -> None:
+    try:
+        with _savepoint(connection):
+            _write(connection, group, settlement)
+    except psycopg.Error as exc:
+        if is_connection_error(exc):
+            raise
+        if len(group) > 1:
+            middle = len(group) // 2
+            _write_or_split(connection, group[:middle], worker, settlement)
+            _write_or_split(connection, group[middle:], worker, settlement)
+        elif isinstance(exc, _PASSING):
+            settlement.blocked.extend(group)
+        else:
+            _write_substitute(connection, group[0], exc, worker, settlement)
+
+
+def _write(connection: PsycopgConnection, group: list[Any], settlement: Settlement) -> None:
+    match group[0]:
+        case Completion(delete=True):
+            settlement.done |= finalize.complete_and_delete(connection, [each.attempt for each in group])
+        case Completion():
+            settlement.done |= finalize.complete(connection, group)
+        case Deferral():
+            settlement.done |= finalize.defer(connection, group)
+        case Ending():
+            settlement.done |= finalize.finish(connection, group)
+        case Release():
+            released = finalize.release(connection, [each.attempt for each in group])
+            settlement.done |= set(released)
+            settlement.released_queues |= set(released.values())
+        case never:
+            assert_never(never)
+
+
+def _write_substitute(
+    connection: PsycopgConnection, outcome: Outcome, exc: psycopg.Error, worker: str, settlement: Settlement
+) -> None:
+    """The database refuses this outcome of this row: end the job in the nearest way it takes."""
+    attempt = outcome.attempt
+    what = verdict.describe(outcome)
+    logger.warning(
+        "job %s could not be finished as %s: %s", attempt.job_id, what, exc, extra=_extra(attempt)
+    )
+    if isinstance(exc, psycopg.errors.UniqueViolation):
+        note = verdict.superseded(attempt.run_lease, worker=worker, what=f"it was to be {what}")
+        substitutes = [Ending(attempt, JobState.CANCELLED, note), Ending(attempt, JobState.FAILED, note)]
+    else:
+        note = verdict.unwritable(attempt.run_lease, worker=worker, what=what, error=str(exc))
+        substitutes = [Ending(attempt, JobState.FAILED, note), Ending(attempt, JobState.CANCELLED, note)]
+    for substitute in substitutes:
+        try:
+            with _savepoint(connection):
+                _write(connection, [substitute], settlement)
+            return
+        except psycopg.Error as again:
+            if is_connection_error(again):
+                raise
+            logger.error(
+                "job %s could not be ended as %s either: %s",
+                attempt.job_id,
+                substitute.state,
+                again,
+                extra=_extra(attempt),
+            )
+    settlement.blocked.append(outcome)
+
+
+def _savepoint(connection: PsycopgConnection) -> contextlib.AbstractContextManager[object]:
+    """A savepoint inside an open transaction; outside of one a statement is atomic by itself."""
+    if connection.info.transaction_status == TransactionStatus.IDLE and connection.autocommit:
+        return contextlib.nullcontext()
+    return connection.transaction()
+
+
+def _extra(attempt: Attempt) -> dict[str, int]:
+    return {"job_id": attempt.job_id, "run_lease": attempt.run_lease}

@@ -1,0 +1,230 @@
+"""Verdicts: what the end of an attempt means for the job. Every exit goes through the attempt check."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from datetime import timedelta
+from typing import Protocol
+
+from awa_django import registry
+from awa_django.codec import clean_text
+from awa_django.conf import get_settings
+from awa_django.errors import TerminalError
+from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
+from awa_django.retry import Exponential, RetryPolicy, from_json
+from awa_django.states import JobState
+from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
+
+# What is kept of an error, in characters: 1,000 attempts of these still make a row one can open.
+ERROR_LIMIT = 2_000
+TRACEBACK_LIMIT = 8_000
+TRACEBACK_FRAMES = 30
+# A kind unknown here is tried again after 5 s, 10 s, ... at most 5 minutes: a deploy may be under way.
+UNKNOWN_KIND_DELAY = 5.0
+UNKNOWN_KIND_MAX_DELAY = 300.0
+
+
+class Run(Protocol):
+    """A run whose end is judged: a claimed job in its own process, or a lost one."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def run_lease(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def metadata(self) -> str | None: ...
+
+
+def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | None:
+    """What a handler's returned ``Snooze``, ``RetryAfter`` or ``Cancel`` means; None: it completed."""
+    match value:
+        case Snooze(delay=delay):
+            return Deferral(_attempt(run), JobState.SCHEDULED, delay.total_seconds(), refund=True)
+        case RetryAfter(delay=delay, reason=reason):
+            error = reason or "the handler asked to be run again"
+            return failed(run, error, worker=worker, delay=delay)
+        case Cancel(reason=reason):
+            error = reason or "cancelled by its handler"
+            return Ending(_attempt(run), JobState.CANCELLED, entry(run, error, worker=worker, outcome="cancelled"))
+        case _:
+            return None
+
+
+def raised(run: Run, exc: BaseException, *, worker: str) -> Deferral | Ending:
+    """What an exception out of a handler means: try again after the backoff, or fail."""
+    terminal = isinstance(exc, TerminalError)
+    return failed(
+        run,
+        _message(exc),
+        worker=worker,
+        terminal=terminal,
+        class_name=_class_name(exc),
+        trace=_traceback(exc),
+    )
+
+
+def failed(
+    run: Run,
+    error: str,
+    *,
+    worker: str,
+    outcome: str | None = None,
+    delay: timedelta | None = None,
+    terminal: bool = False,
+    class_name: str | None = None,
+    trace: str | None = None,
+) -> Deferral | Ending:
+    """The attempt check: attempts left -> retryable after the backoff (or ``delay``), else failed."""
+    if terminal or run.attempt >= run.max_attempts:
+        how = outcome or "failed"
+        note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace)
+        return Ending(_attempt(run), JobState.FAILED, note)
+    how = outcome or "retried"
+    note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace)
+    wait = backoff(run) if delay is None else delay
+    return Deferral(_attempt(run), JobState.RETRYABLE, wait.total_seconds(), note)
+
+
+def attempts_used_up(run: Run, *, worker: str) -> Ending:
+    """A row that came with its attempts used up (raw SQL) is failed and never started."""
+    error = f"not started: its {run.max_attempts} attempts are used up"
+    return Ending(_attempt(run), JobState.FAILED, entry(run, error, worker=worker, outcome="failed"))
+
+
+def unknown_kind(run: Run) -> Deferral:
+    """No handler here: back to the deferred jobs uncharged, for a worker that has one."""
+    seen = 0
+    try:
+        seen = int(json.loads(run.metadata or "{}")["awa:unknown_kind"]["count"])
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        pass  # the first time, or the metadata is not ours to judge
+    delay = min(UNKNOWN_KIND_DELAY * 2 ** min(max(seen, 0), 16), UNKNOWN_KIND_MAX_DELAY)
+    return Deferral(_attempt(run), JobState.SCHEDULED, delay, refund=True, unknown_kind=True)
+
+
+def superseded(run_lease: int | None, *, worker: str, what: str) -> str:
+    """The error entry of a job that cannot go on because another one holds its unique key."""
+    return _unfinished(
+        run_lease, f"superseded: {what}, but another job holds its unique key", worker, "superseded"
+    )
+
+
+def unwritable(run_lease: int | None, *, worker: str, what: str, error: str) -> str:
+    """The error entry of a job whose outcome the database refuses."""
+    return _unfinished(run_lease, f"could not be stored as {what}: {error}", worker, "unwritable")
+
+
+def _unfinished(run_lease: int | None, error: str, worker: str, outcome: str) -> str:
+    fields: dict[str, str | int] = {"error": clean_text(error, ERROR_LIMIT), "outcome": outcome, "worker": worker}
+    if run_lease is not None:
+        fields["run_lease"] = run_lease
+    return _dump(fields)
+
+
+def entry(
+    run: Run,
+    error: str,
+    *,
+    worker: str,
+    outcome: str,
+    class_name: str | None = None,
+    trace: str | None = None,
+) -> str:
+    """One entry of ``errors`` as JSON text; the database adds ``at``."""
+    fields: dict[str, str | int] = {
+        "error": clean_text(error, ERROR_LIMIT),
+        "attempt": min(run.attempt, run.max_attempts),
+        "run_lease": run.run_lease,
+        "outcome": outcome,
+        "worker": worker,
+    }
+    if class_name is not None:
+        fields["class"] = clean_text(class_name, ERROR_LIMIT)
+    if trace is not None:
+        fields["traceback"] = clean_text(trace, TRACEBACK_LIMIT)
+    return _dump(fields)
+
+
+def backoff(run: Run) -> timedelta:
+    """The wait after a failed attempt: the job's own policy, its kind's, or the setting's."""
+    policy = _policy(run)
+    try:
+        wait = policy.delay(run.attempt)
+    except Exception:  # noqa: BLE001  (a policy of the user's own must not leave the job running)
+        wait = Exponential().delay(run.attempt)
+    return min(max(wait, timedelta()), LONGEST_WAIT)
+
+
+def completed(run: Run, result: str | None, *, delete: bool) -> Completion:
+    """The handler returned a value."""
+    return Completion(_attempt(run), result, delete)
+
+
+def release(run: Run) -> Release:
+    """Claimed and never started."""
+    return Release(_attempt(run))
+
+
+def describe(outcome: Outcome) -> str:
+    """One word for logs and counters."""
+    match outcome:
+        case Completion():
+            return "completed"
+        case Deferral(unknown_kind=True):
+            return "unknown_kind"
+        case Deferral(state=JobState.SCHEDULED):
+            return "snoozed"
+        case Deferral():
+            return "retried"
+        case Ending(state=state):
+            return str(state)
+        case _:
+            return "released"
+
+
+def _policy(run: Run) -> RetryPolicy:
+    if run.metadata:
+        try:
+            return from_json(json.loads(run.metadata)["awa:retry"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            pass  # none of its own
+    handler = registry.find(run.kind)
+    return get_settings().retry if handler is None else handler.retry
+
+
+def _attempt(run: Run) -> Attempt:
+    return Attempt(run.id, run.run_lease)
+
+
+def _message(exc: BaseException) -> str:
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001  (a broken __str__ of the user's own exception)
+        text = "<its text cannot be had: __str__ raised>"
+    return text or _class_name(exc)
+
+
+def _class_name(exc: BaseException) -> str:
+    cls = type(exc)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _traceback(exc: BaseException) -> str:
+    """The innermost frames; the handler's caller here is left out."""
+    try:
+        lines = traceback.format_exception(type(exc), exc, exc.__traceback__, limit=-TRACEBACK_FRAMES)
+    except Exception:  # noqa: BLE001
+        return "<its traceback cannot be formatted>"
+    text = "".join(lines)
+    return text if len(text) <= TRACEBACK_LIMIT else "[...]\n" + text[-(TRACEBACK_LIMIT - 6) :]
+
+
+def _dump(fields: dict[str, str | int]) -> str:
+    return json.dumps(fields)
