@@ -7,5 +7,5 @@ from awa_django.migrations._run_sql import RunSQLFile
 
 class Migration(migrations.Migration):
     initial = True
-    dependencies: list[tuple[str, str]] = []
+    dependencies = []
     operations = [RunSQLFile("0001_jobs")]

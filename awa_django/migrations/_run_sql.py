@@ -58,7 +58,7 @@ class RunSQLFile(Operation):
         return self.name
 
     def _applies_to(self, connection: Any) -> bool:
-        return connection.vendor == "postgresql" and connection.alias == get_settings().database
+        return bool(connection.vendor == "postgresql" and connection.alias == get_settings().database)
 
     def _is_applied(self, schema_editor: Any, default: bool = False) -> bool:
         """Whether the file's row is there; takes the lock, so the answer holds until the commit."""

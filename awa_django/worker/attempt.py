@@ -43,10 +43,7 @@ def run_attempt(
         context = _context(job, handler, cancelled, report) if handler.takes_context else None
         if handler.atomic:
             return _run_atomic(job, handler, context, arguments, worker)
-        if context is None:
-            value = handler.function(**arguments)
-        else:
-            value = handler.function(context, **arguments)
+        value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
         return _returned(job, handler, value, worker)
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
         return verdict.raised(job, exc, worker=worker)
@@ -73,7 +70,11 @@ async def run_attempt_async(
     except TimeoutError as exc:
         if seconds is not None and timer.expired():
             return verdict.failed(
-                job, f"timed out after {seconds:g} s", worker=worker, outcome="timed_out", class_name="TimeoutError"
+                job,
+                f"timed out after {seconds:g} s",
+                worker=worker,
+                outcome="timed_out",
+                class_name="TimeoutError",
             )
         return verdict.raised(job, exc, worker=worker)
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
@@ -101,7 +102,9 @@ def _run_atomic(
     alias = get_settings().database
     try:
         with transaction.atomic(using=alias):
-            value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
+            value = (
+                handler.function(**arguments) if context is None else handler.function(context, **arguments)
+            )
             outcome = _returned(job, handler, value, worker)
             if not isinstance(outcome, Completion):
                 raise _NotCompleted(outcome)

@@ -143,7 +143,9 @@ class Child:
                 except (EOFError, OSError):
                     until = time.monotonic() + _orphan_seconds()
             elif time.monotonic() > until:
-                logger.error("%s jobs outlived their supervisor and are left to be rescued", len(self.holdings))
+                logger.error(
+                    "%s jobs outlived their supervisor and are left to be rescued", len(self.holdings)
+                )
                 logging.shutdown()
                 os._exit(1)
 

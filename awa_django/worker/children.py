@@ -1,134 +1,173 @@
-"""ChildProcess: the supervisor's view of one child, alive or dead."""
+"""Children: the set of a supervisor's child processes; starts, buries and replaces them."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
+import logging
+import multiprocessing
 import threading
 import time
 from multiprocessing import connection as mp_connection
 from multiprocessing.context import BaseContext
-from pathlib import Path
 
-from awa_django.worker.child import READY, REFUSED, STOP, WAKE, ChildSpec, run_child
-from awa_django.worker.holdings import slot_count
+from django.db import connections
+
+from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.options import WorkerOptions
-from awa_django.worker.slots import Counter, Slot, SlotTable
+from awa_django.worker.reconciler import Reconciler
+from awa_django.worker.slots import Counter
+
+logger = logging.getLogger(__name__)
+
+# A child that lives shorter than this died at once: its successors wait longer and longer.
+SHORT_LIFE = 5.0
+FIRST_RESPAWN_WAIT = 0.1
+LONGEST_RESPAWN_WAIT = 30.0
 
 
-class ChildProcess:
-    """Starts a child and watches it.
+class Children:
+    """Only the supervisor's main thread changes the set; every service may read it."""
 
-    Its death is read from a descriptor of our own: what ``multiprocessing`` says of an exit code
-    goes through the forkserver, which may itself be killed while the child lives.
-    """
-
-    def __init__(
-        self, context: BaseContext, name: str, application_name: str, options: WorkerOptions, budget: int | None
-    ) -> None:
-        self.name = name
-        self.application_name = application_name
-        self.started_at = time.monotonic()
-        self.ready = False
+    def __init__(self, options: WorkerOptions, *, worker: str, application_name: str) -> None:
+        self._options = options
+        self._worker = worker
+        self._application_name = application_name
+        self._context = _forkserver()
+        self._living: list[ChildProcess] = []
+        self._lock = threading.Lock()
+        self._number = 0
+        self._respawn_at: list[float] = []
+        self._short_lives = 0
+        self._done_before: dict[Counter, int] = {}
+        self._budget_left = options.max_jobs
         self.refusal: str | None = None
-        self.stopping = False
-        self._slots = SlotTable.create(context, slot_count(options.concurrency))
-        self._reader = self._slots.reader()
-        self._send_lock = threading.Lock()
-        self._pipe, theirs = context.Pipe()
-        spec = ChildSpec(
-            name=name,
-            application_name=application_name,
-            options=options,
-            slots=self._slots,
-            budget=budget,
-        )
-        self._process = context.Process(target=run_child, args=(spec, theirs), name=name)  # type: ignore[attr-defined]
-        self._process.start()
-        theirs.close()
-        self.pid: int = self._process.pid
-        self._pidfd = _open_pidfd(self.pid)
+        """Why a child could not start at all; then none will."""
 
-    def __getitem__(self, counter: Counter) -> int:
-        return self._reader[counter]
+    def living(self) -> list[ChildProcess]:
+        """The living children."""
+        with self._lock:
+            return list(self._living)
+
+    def count(self, counter: Counter) -> int:
+        """A counter over all children, the dead ones included."""
+        return self._done_before.get(counter, 0) + sum(child[counter] for child in self.living())
+
+    @property
+    def held_count(self) -> int:
+        """How many jobs the living children have in hand."""
+        return sum(child[Counter.HELD] for child in self.living())
+
+    def start(self) -> None:
+        """Start as many as the options say."""
+        for share in self._shares(self._options.processes):
+            self._start_one(share)
 
     def waitables(self) -> list[int | mp_connection.Connection]:
-        """What becomes readable when the child says something or dies."""
-        return [self._pipe] if self._pidfd is None else [self._pipe, self._pidfd]
+        """What becomes readable when a child says something or dies."""
+        return [each for child in self.living() for each in child.waitables()]
 
-    def hear(self) -> None:
-        """Take in what the child has said."""
-        with contextlib.suppress(EOFError, OSError):
-            while self._pipe.poll():
-                word, why = self._pipe.recv()
-                if word == READY:
-                    self.ready = True
-                elif word == REFUSED:
-                    self.refusal = why
+    def bury_the_dead(self, reconciler: Reconciler, *, stopping: bool, killed: bool) -> None:
+        """Hear the living; hand over the rows of the dead. ``killed``: the dead are of our own hand."""
+        for child in self.living():
+            child.hear()
+            if child.is_alive():
+                continue
+            child.hear()
+            self._bury(child, reconciler, killed=killed)
+            if not stopping and child.refusal is None:
+                self._plan_respawn(child)
 
-    def is_alive(self) -> bool:
-        if self._pidfd is not None:
-            return not mp_connection.wait([self._pidfd], timeout=0)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(self.pid, 0)
-            return self._process.is_alive()
-        return False
+    def respawn(self) -> None:
+        """Start successors that are due; retire children that have had their share of jobs."""
+        now = time.monotonic()
+        for at in [at for at in self._respawn_at if at <= now]:
+            self._respawn_at.remove(at)
+            for share in self._shares(1):
+                self._start_one(share)
+        if self._options.max_jobs_per_child is not None:
+            for child in self.living():
+                if child[Counter.BUDGET_SPENT] and not child[Counter.HELD] and not child.stopping:
+                    child.stop()
 
-    def is_frozen(self) -> bool:
-        """Whether the process is stopped (SIGSTOP): its leases must not be kept alive for ever."""
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return False
-        return stat.rpartition(")")[2].split()[0] in ("T", "t")
+    def is_budget_spent(self) -> bool:
+        """Whether ``--max-jobs`` are claimed and ended."""
+        return (
+            self._budget_left == 0
+            and not self._respawn_at
+            and all(child[Counter.BUDGET_SPENT] and not child[Counter.HELD] for child in self.living())
+        )
 
-    def slots(self) -> list[Slot]:
-        """What it holds; still readable after its death."""
-        return self._reader.slots()
-
-    def mark_cancelled(self, slot: Slot) -> None:
-        """Ask the handler in the slot to stop."""
-        self._reader.mark_cancelled(slot)
-
-    def wake(self) -> None:
-        """There may be something to claim."""
-        self._say(WAKE)
+    def are_idle(self) -> bool:
+        """Whether every child is there, has nothing in hand, and found nothing when it last looked."""
+        return not self._respawn_at and all(
+            child.ready and child[Counter.IDLE_SINCE_NS] and not child[Counter.HELD]
+            for child in self.living()
+        )
 
     def stop(self) -> None:
-        """Claim no more, give back what has not started, end what runs, then exit."""
-        self.stopping = True
-        self._say(STOP)
+        """Let each end what runs."""
+        for child in self.living():
+            child.stop()
 
     def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
+        for child in self.living():
+            child.kill()
 
-    def how_it_died(self) -> str:
-        """'signal 11' or 'exit code 1', as far as can be known."""
-        self._process.join(1.0)
-        code = self._process.exitcode
-        if code is None:
-            return "for an unknown reason"
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+    def _start_one(self, budget: int | None) -> None:
+        self._number += 1
+        if self._budget_left is not None and budget is not None:
+            self._budget_left -= budget
+        child = ChildProcess(
+            self._context,
+            f"{self._worker}/{self._number}",
+            f"{self._application_name}/{self._number}",
+            self._options,
+            budget,
+        )
+        with self._lock:
+            self._living.append(child)
 
-    def close(self) -> None:
-        """Free the descriptors; the slots stay readable."""
-        self._pipe.close()
-        if self._pidfd is not None:
-            os.close(self._pidfd)
-            self._pidfd = None
+    def _shares(self, count: int) -> list[int | None]:
+        """What each of so many children may claim of ``--max-jobs``, at most ``--max-jobs-per-child``."""
+        most = self._options.max_jobs_per_child
+        if self._budget_left is None:
+            return [most] * count
+        each, more = divmod(self._budget_left, count)
+        shares = [each + (number < more) for number in range(count)]
+        return [share if most is None else min(share, most) for share in shares if share]
 
-    def _say(self, word: str) -> None:
-        # A dead child's pipe is broken; that it is dead is noticed elsewhere.
-        with self._send_lock, contextlib.suppress(OSError):
-            self._pipe.send(word)
+    def _bury(self, child: ChildProcess, reconciler: Reconciler, *, killed: bool) -> None:
+        with self._lock:
+            self._living.remove(child)
+        for counter in Counter:
+            if counter < Counter.HELD:
+                self._done_before[counter] = self._done_before.get(counter, 0) + child[counter]
+        how = child.how_it_died()
+        if child.refusal is not None:
+            logger.error("a worker process refused to start: %s", child.refusal)
+            self.refusal = child.refusal
+        elif not child.ended_cleanly:
+            (logger.warning if killed else logger.error)("worker process %s died (%s)", child.pid, how)
+        reconciler.bury(child, f"process died ({how})", charge=not killed)
+        child.close()
+
+    def _plan_respawn(self, child: ChildProcess) -> None:
+        """A successor at once, or after a growing wait when children die young."""
+        now = time.monotonic()
+        short = not child.ended_cleanly and now - child.started_at < SHORT_LIFE
+        self._short_lives = self._short_lives + 1 if short else 0
+        wait = (
+            min(FIRST_RESPAWN_WAIT * 2.0 ** (self._short_lives - 1), LONGEST_RESPAWN_WAIT) if short else 0.0
+        )
+        self._respawn_at.append(now + wait)
 
 
-def _open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when the process ends; None where there is no such thing."""
-    if not hasattr(os, "pidfd_open"):
-        return None
-    with contextlib.suppress(OSError):
-        return os.pidfd_open(pid)
-    return None
+def _forkserver() -> BaseContext:
+    """A forkserver that has Django set up, unless the project's start leaves threads or connections.
+
+    A forked process would inherit both in an unusable state; then each child sets Django up itself.
+    """
+    context = multiprocessing.get_context("forkserver")
+    opened = any(each.connection is not None for each in connections.all(initialized_only=True))
+    if threading.active_count() == 1 and not opened:
+        context.set_forkserver_preload(["awa_django.worker.preload"])
+    return context

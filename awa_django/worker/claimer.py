@@ -150,10 +150,14 @@ class Claimer:
                 with connection.transaction():
                     job = claim_one(connection, job_id, request)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
-                note = verdict.superseded(None, worker=request.worker, what=f"it could not be claimed ({exc})")
+                note = verdict.superseded(
+                    None, worker=request.worker, what=f"it could not be claimed ({exc})"
+                )
                 with connection.transaction():
                     quarantine(connection, job_id, note)
-                logger.error("job %s refuses its claim and is cancelled: %s", job_id, exc, extra={"job_id": job_id})
+                logger.error(
+                    "job %s refuses its claim and is cancelled: %s", job_id, exc, extra={"job_id": job_id}
+                )
             else:
                 if job is not None:
                     jobs.append(job)
@@ -163,7 +167,9 @@ class Claimer:
         kinds = {job.kind for job in jobs if registry.find(job.kind) is None}
         for kind in sorted(kinds - self._excluded)[:10]:
             logger.warning(
-                "no handler for kind %r in this worker: its jobs are put back, uncharged", kind, extra={"kind": kind}
+                "no handler for kind %r in this worker: its jobs are put back, uncharged",
+                kind,
+                extra={"kind": kind},
             )
         if unknown_count * 2 > len(jobs) and len(self._excluded) < MOST_EXCLUDED_KINDS:
             # Most of the claim was in vain: leave these kinds to a worker that knows them.
@@ -172,7 +178,7 @@ class Claimer:
     def _found_nothing(self) -> float:
         if not self._empty_looks:
             self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
-        wait = min(FIRST_POLL * 2 ** min(self._empty_looks, 16), self._poll_interval)
+        wait = min(FIRST_POLL * 2.0 ** min(self._empty_looks, 16), self._poll_interval)
         self._empty_looks += 1
         return wait * random.uniform(0.8, 1.0)
 
@@ -187,9 +193,9 @@ class Claimer:
             try:
                 wait = self.tick()
                 failures = 0
-            except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
+            except Exception as exc:
                 shortest, longest = RETRY_SECONDS
-                wait = min(shortest * 2**failures, longest) * random.uniform(0.5, 1.0)
+                wait = min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0)
                 failures = min(failures + 1, 16)
                 if is_connection_error(exc) or isinstance(exc, psycopg.Error):
                     logger.warning("claiming failed, trying again in %.1f s: %s", wait, exc)
@@ -202,9 +208,11 @@ class Claimer:
 
 def _timeouts() -> str:
     """Kind (and alias) -> timeout in seconds as a JSON object, for the claim's deadlines."""
-    return json.dumps({
-        kind: timeout.total_seconds()
-        for handler in registry.handlers()
-        if (timeout := handler.timeout) is not None
-        for kind in (handler.kind, *handler.aliases)
-    })
+    return json.dumps(
+        {
+            kind: timeout.total_seconds()
+            for handler in registry.handlers()
+            if (timeout := handler.timeout) is not None
+            for kind in (handler.kind, *handler.aliases)
+        }
+    )

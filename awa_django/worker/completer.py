@@ -98,7 +98,7 @@ class Completer:
 
     def _write_batch(self) -> None:
         self._write_reports()
-        batch = []
+        batch: list[tuple[HeldJob, Outcome | None]] = []
         while self._ended and len(batch) < 2_000:
             batch.append(self._ended.popleft())
         if not batch:
@@ -119,7 +119,7 @@ class Completer:
                 logger.warning("finishing %s jobs failed, trying again: %s", len(waiting), exc)
             if waiting:
                 shortest, longest = RETRY_SECONDS
-                time.sleep(min(shortest * 2**attempt, longest) * random.uniform(0.5, 1.0))
+                time.sleep(min(shortest * 2.0**attempt, longest) * random.uniform(0.5, 1.0))
                 attempt = min(attempt + 1, 16)
 
     def _send(
@@ -138,7 +138,8 @@ class Completer:
                     [waiting[job_id][0].attempt for job_id in missing],
                     worker=self._worker,
                     gone_is_settled=[
-                        isinstance(outcome := waiting[job_id][1], Completion) and outcome.delete for job_id in missing
+                        isinstance(outcome := waiting[job_id][1], Completion) and outcome.delete
+                        for job_id in missing
                     ],
                 )
             if settlement.released_queues:

@@ -30,7 +30,14 @@ _KEEPALIVES = {
     "tcp_user_timeout": 25_000,
 }
 # What Django's own connections take beside libpq's parameters.
-_NOT_LIBPQ = ("cursor_factory", "context", "prepare_threshold", "isolation_level", "autocommit", "row_factory")
+_NOT_LIBPQ = (
+    "cursor_factory",
+    "context",
+    "prepare_threshold",
+    "isolation_level",
+    "autocommit",
+    "row_factory",
+)
 
 
 def connection_parameters() -> dict[str, Any]:

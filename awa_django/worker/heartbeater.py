@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from awa_django.storage.heartbeat import heartbeat
 from awa_django.storage.rows import Attempt
-from awa_django.worker.children import ChildProcess
+from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.database import Session
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Slot

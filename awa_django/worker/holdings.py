@@ -7,6 +7,7 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
 
+from awa_django.codec import JSON
 from awa_django.registry import Handler
 from awa_django.storage.rows import Attempt, ClaimedJob
 from awa_django.worker.slots import Counter, SlotWriter
@@ -26,7 +27,7 @@ class HeldJob:
         self.held_at = held_at
         self.started_at = 0.0
         self.handler: Handler | None = None
-        self.progress: dict[str, object] | None = None
+        self.progress: dict[str, JSON] | None = None
 
     @property
     def attempt(self) -> Attempt:
@@ -79,7 +80,7 @@ class Holdings:
                 held = HeldJob(job, slot, now)
                 self._jobs[slot] = held
                 self._held[job.queue] += 1
-                self._slots.hold(slot, (job.id, job.run_lease), now)  # type: ignore[arg-type]
+                self._slots.hold(slot, held.attempt, now)
                 taken.append(held)
             self._slots.set(Counter.HELD, len(self._jobs))
         return taken

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from awa_django.storage import waiters
-from awa_django.worker.children import ChildProcess
+from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter

@@ -99,7 +99,8 @@ def parse_queues(text: str) -> dict[str, int | None]:
         queue = queue.strip()
         if not queue or len(queue) > 200 or queue in named:
             raise ConfigurationError(
-                f"--queues takes name:concurrency,name,... with each name once (1 to 200 characters), not {text!r}"
+                "--queues takes name:concurrency,name,... "
+                f"with each name once (1 to 200 characters), not {text!r}"
             )
         if colon and not limit.strip().isdecimal():
             raise ConfigurationError(f"--queues {queue}: the concurrency must be a number, not {limit!r}")

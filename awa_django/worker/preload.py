@@ -12,7 +12,8 @@ import django
 
 with contextlib.suppress(Exception):
     django.setup()
-    from awa_django.worker import child as child  # the modules a child needs, once for all of them
     from django.db import connections
+
+    from awa_django.worker import child  # noqa: F401  (the modules a child needs, once for all of them)
 
     connections.close_all()

@@ -22,7 +22,9 @@ class Pruner(Duty):
     name = "pruner"
     duty = "prune"
 
-    def __init__(self, session: Session, leader: Leader, *, interval: timedelta, retention: Retention) -> None:
+    def __init__(
+        self, session: Session, leader: Leader, *, interval: timedelta, retention: Retention
+    ) -> None:
         self.interval = interval
         super().__init__(session, leader)
         self._rules = retention_rules(retention)

@@ -19,7 +19,7 @@ from awa_django.storage import inspect, instances, rescue
 from awa_django.storage.instances import Instance
 from awa_django.storage.rows import Attempt, LostRun
 from awa_django.worker.child import session_names
-from awa_django.worker.children import ChildProcess
+from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.rescuer import end_lost_runs, release_runs

@@ -28,13 +28,17 @@ def run_with_reloader(supervisor: Supervisor) -> int:
     )
     changed = threading.Event()
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(supervisor, changed, over), name="awa-reloader", daemon=True)
+    watcher = threading.Thread(
+        target=_watch, args=(supervisor, changed, over), name="awa-reloader", daemon=True
+    )
     watcher.start()
     code = supervisor.run()
     over.set()
     watcher.join()
     if changed.is_set():
-        os.execv(sys.executable, [sys.executable, *_arguments()])
+        os.execv(  # noqa: S606  (the command that this process was started with)
+            sys.executable, [sys.executable, *_arguments()]
+        )
     return code
 
 

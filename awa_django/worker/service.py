@@ -60,6 +60,7 @@ class Service(ABC):
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 
+    @abstractmethod
     def close(self) -> None:
         """Free what the loop used; called on its thread when it ends."""
 
@@ -73,9 +74,9 @@ class Service(ABC):
     def _tick_safely(self) -> float:
         try:
             wait = self.tick()
-        except Exception as exc:  # noqa: BLE001  (a loop must outlive whatever its tick meets)
+        except Exception as exc:  # a loop must outlive whatever its tick meets
             shortest, longest = RETRY_SECONDS
-            wait = min(shortest * 2**self._failures, longest)
+            wait = min(shortest * 2.0**self._failures, longest)
             self._failures = min(self._failures + 1, 16)
             if isinstance(exc, psycopg.Error):
                 logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)

@@ -105,9 +105,7 @@ def _write_substitute(
     """The database refuses this outcome of this row: end the job in the nearest way it takes."""
     attempt = outcome.attempt
     what = verdict.describe(outcome)
-    logger.warning(
-        "job %s could not be finished as %s: %s", attempt.job_id, what, exc, extra=_extra(attempt)
-    )
+    logger.warning("job %s could not be finished as %s: %s", attempt.job_id, what, exc, extra=_extra(attempt))
     if isinstance(exc, psycopg.errors.UniqueViolation):
         note = verdict.superseded(attempt.run_lease, worker=worker, what=f"it was to be {what}")
         substitutes = [Ending(attempt, JobState.CANCELLED, note), Ending(attempt, JobState.FAILED, note)]

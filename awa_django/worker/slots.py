@@ -51,7 +51,7 @@ class Counter(IntEnum):
 class Slot(NamedTuple):
     """A held job. Times are monotonic seconds, the same clock in every process of the machine."""
 
-    index: int
+    number: int
     attempt: Attempt
     phase: Phase
     held_at: float
@@ -158,7 +158,7 @@ class SlotReader:
 
     def mark_cancelled(self, slot: Slot) -> None:
         """Ask the run in the slot to stop; a later run in the same slot is not meant."""
-        at = _HEADER_BYTES + slot.index * _SLOT_BYTES + _CANCEL_AT
+        at = _HEADER_BYTES + slot.number * _SLOT_BYTES + _CANCEL_AT
         _WORD.pack_into(self._view, at, _mark(slot.attempt))
 
     def __getitem__(self, counter: Counter) -> int:
@@ -169,7 +169,9 @@ class SlotReader:
         at = _HEADER_BYTES + index * _SLOT_BYTES
         for _ in range(_READ_TRIES):
             before = _SEQUENCE.unpack_from(self._view, at)[0]
-            job_id, run_lease, held_at, must_end_at, phase = _BODY.unpack_from(self._view, at + _SEQUENCE.size)
+            job_id, run_lease, held_at, must_end_at, phase = _BODY.unpack_from(
+                self._view, at + _SEQUENCE.size
+            )
             if before % 2 == 0 and _SEQUENCE.unpack_from(self._view, at)[0] == before:
                 if phase == Phase.EMPTY:
                     return None

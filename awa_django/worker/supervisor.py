@@ -1,4 +1,4 @@
-"""Supervisor: starts, watches, replaces and drains children, and wires the services round them.
+"""Supervisor: wires the services round the children, and decides when all of it stops.
 
 It runs no handler, so nothing that a handler does can stop it.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import multiprocessing
 import os
 import secrets
 import signal
@@ -17,7 +16,6 @@ import threading
 import time
 from collections.abc import Iterator
 from multiprocessing import connection as mp_connection
-from multiprocessing.context import BaseContext
 
 import psycopg
 from django.db import connections
@@ -27,9 +25,9 @@ from awa_django.conf import get_settings
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
 from awa_django.storage.cron_jobs import sync_cron_job
-from awa_django.worker.children import ChildProcess
+from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler
-from awa_django.worker.database import Session, check_schema
+from awa_django.worker.database import PsycopgConnection, Session, check_schema
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
 from awa_django.worker.listener import Listener
@@ -48,14 +46,11 @@ logger = logging.getLogger(__name__)
 # Exit codes of a worker.
 EXIT_OK = 0
 EXIT_CANNOT_START = 1
+# The stop ran out of time or was forced: what still ran was given back to the queue.
 EXIT_JOBS_GIVEN_BACK = 3
-"""The stop ran out of time (or was forced): what still ran was given back to the queue."""
 
 # How often limits and ends are looked at when no child says anything.
 LOOK_EVERY = 0.1
-# A child that lives shorter than this died at once: its successors wait longer and longer.
-SHORT_LIFE = 5.0
-LONGEST_RESPAWN_WAIT = 30.0
 # The database must answer within this at the start; later its absence is ridden out.
 START_PATIENCE = 30.0
 # The rows of the last children must be settled within this at the end.
@@ -67,26 +62,18 @@ class Supervisor:
 
     def __init__(self, options: WorkerOptions) -> None:
         token = secrets.token_hex(4)
-        self.options = options
         self.name = f"{socket.gethostname()[:40]}:{os.getpid()}:{token}"
-        self.application_name = f"awa-{token}"
-        self._context = _forkserver()
-        self._children: list[ChildProcess] = []
-        self._children_lock = threading.Lock()
-        self._child_number = 0
-        self._respawn_at: list[float] = []
-        self._short_lives = 0
-        self._signals = 0
-        self._signals_at_stop = 0
-        self._signal_pipe = socket.socketpair()
-        for end in self._signal_pipe:
-            end.setblocking(False)
-        self._stop_reason: str | None = None
-        self._kill_at: float | None = None
-        self._exit_code = EXIT_OK
-        self._done_before: dict[Counter, int] = {}
-        self._budget_left = options.max_jobs
+        self.options = options
+        self.children = Children(options, worker=self.name, application_name=f"awa-{token}")
+        self._application_name = f"awa-{token}"
         self._started_at = time.monotonic()
+        self._signals = 0
+        self._poke, self._poked = socket.socketpair()
+        self._stop_reason: str | None = None
+        self._kill_at = float("inf")
+        self._killed = False
+        for end in (self._poke, self._poked):
+            end.setblocking(False)
         self._make_services()
 
     def run(self) -> int:
@@ -100,224 +87,127 @@ class Supervisor:
             logger.info("worker %s serves %s", self.name, ", ".join(sorted(self.options.queues)))
             for service in self._services:
                 service.start()
-            for share in self._shares(self.options.processes):
-                self._start_child(share)
             try:
+                self.children.start()
                 while not self._look():
                     pass
             finally:
                 self._farewell()
-        return self._exit_code
+        if self.children.refusal is not None:
+            return EXIT_CANNOT_START
+        return EXIT_JOBS_GIVEN_BACK if self._killed else EXIT_OK
 
     def stop(self, reason: str) -> None:
         """Begin to stop, as the first signal does; from any thread."""
-        if self._stop_reason is None:
-            self._stop_reason = reason
-            self._poke()
-
-    def children(self) -> list[ChildProcess]:
-        """The living children."""
-        with self._children_lock:
-            return list(self._children)
-
-    def count(self, counter: Counter) -> int:
-        """A counter over all children, the dead ones included."""
-        return self._done_before.get(counter, 0) + sum(child[counter] for child in self.children())
+        self._stop_reason = self._stop_reason or reason
+        self._wake_up()
 
     def _make_services(self) -> None:
         settings = get_settings()
-        name = self.application_name
-        self._question = Session(f"{name}-question")
-        upkeep, seldom = Session(f"{name}-upkeep"), Session(f"{name}-seldom")
+        living = self.children.living
         listen_at = {} if settings.listen_url is None else {"conninfo": settings.listen_url}
-        self.leader = Leader(Session(f"{name}-leader"), self.name)
+        upkeep, seldom = self._session("upkeep"), self._session("seldom")
+        self._question = self._session("question")
+        self.leader = Leader(self._session("leader"), self.name)
         self.reconciler = Reconciler(
-            Session(f"{name}-reconcile"), self.children, worker=self.name, pid=os.getpid(), options=self.options
+            self._session("reconcile"), living, worker=self.name, pid=os.getpid(), options=self.options
         )
         self.listener = Listener(
-            Session(f"{name}-listen", **listen_at),
-            Session(f"{name}-waiting"),
-            self.children,
+            self._session("listen", **listen_at),
+            self._session("waiting"),
+            living,
             worker=self.name,
             queues=sorted(self.options.queues),
         )
-        self.heartbeater = Heartbeater(
-            Session(f"{name}-heartbeat"),
-            self.children,
+        heartbeater = Heartbeater(
+            self._session("heartbeat"),
+            living,
             heartbeat_interval=settings.heartbeat_interval,
             stale_after=settings.stale_after,
+        )
+        promoter = Promoter(
+            self._session("promote"),
+            self.leader,
+            interval=settings.promote_interval,
+            worker=self.name,
+            on_promoted=self.listener.wake_children,
+            always=self.options.drain,
+        )
+        rescuer = Rescuer(
+            upkeep,
+            self.leader,
+            interval=settings.sweep_interval,
+            stale_after=settings.stale_after,
+            worker=self.name,
         )
         self._services: list[Service] = [
             self.leader,
             self.reconciler,
             self.listener,
-            self.heartbeater,
-            Promoter(
-                Session(f"{name}-promote"),
-                self.leader,
-                interval=settings.promote_interval,
-                worker=self.name,
-                on_promoted=self.listener.wake_children,
-                always=self.options.drain,
-            ),
-            Rescuer(
-                upkeep,
-                self.leader,
-                interval=settings.sweep_interval,
-                stale_after=settings.stale_after,
-                worker=self.name,
-            ),
+            heartbeater,
+            promoter,
+            rescuer,
             CronScheduler(upkeep, self.leader),
             Pruner(seldom, self.leader, interval=settings.sweep_interval, retention=settings.retention),
             Stats(seldom, self.leader),
             Vacuumer(seldom, self.leader),
         ]
 
+    def _session(self, purpose: str, **overrides: str) -> Session:
+        return Session(f"{self._application_name}-{purpose}", **overrides)
+
     def _prepare(self) -> None:
         """Look at the schema and write down what the code declares, before anything runs."""
-        deadline = time.monotonic() + START_PATIENCE
-        session = Session(f"{self.application_name}-start")
+        give_up_at = time.monotonic() + START_PATIENCE
+        session = self._session("start")
         while True:
             try:
                 with session.use() as connection:
                     check_schema(connection)
-                    catalogue_kinds(connection, {handler.kind: handler.queue for handler in registry.handlers()})
-                    for periodic in registry.periodic_jobs():
-                        sync_cron_job(
-                            connection,
-                            name=periodic.name,
-                            cron_expr=periodic.cron_expr,
-                            timezone=periodic.timezone,
-                            kind=periodic.kind,
-                            queue=periodic.queue,
-                            args=periodic.encode(),
-                            priority=periodic.priority,
-                            max_attempts=periodic.max_attempts,
-                            tags=periodic.tags,
-                            metadata=json.dumps(dict(periodic.metadata)),
-                        )
+                    _declare(connection)
                 break
             except psycopg.OperationalError as exc:
-                if time.monotonic() > deadline or self._signals:
+                if time.monotonic() > give_up_at or self._signals:
                     raise
                 logger.warning("the database does not answer yet: %s", exc)
-                time.sleep(1.0)
+                mp_connection.wait([self._poked], timeout=1.0)
             finally:
                 session.close()
-        connections.close_all()
-
-    def _shares(self, count: int) -> list[int | None]:
-        """How many jobs each child may claim: its part of ``--max-jobs``, at most ``--max-jobs-per-child``."""
-        most = self.options.max_jobs_per_child
-        if self._budget_left is None:
-            return [most] * count
-        each, more = divmod(self._budget_left, count)
-        shares = [each + (number < more) for number in range(count)]
-        return [share if most is None else min(share, most) for share in shares if share]
-
-    def _start_child(self, budget: int | None) -> None:
-        self._child_number += 1
-        if self._budget_left is not None and budget is not None:
-            self._budget_left -= budget
-        child = ChildProcess(
-            self._context,
-            f"{self.name}/{self._child_number}",
-            f"{self.application_name}/{self._child_number}",
-            self.options,
-            budget,
-        )
-        with self._children_lock:
-            self._children.append(child)
+        connections.close_all()  # nothing of the parent's may be open when children are forked
 
     def _look(self) -> bool:
         """Wait for something to happen and see to it; whether all is over."""
-        children = self.children()
-        readers = [self._signal_pipe[0], *(each for child in children for each in child.waitables())]
-        mp_connection.wait(readers, timeout=LOOK_EVERY)  # type: ignore[arg-type]
+        mp_connection.wait([self._poked, *self.children.waitables()], timeout=LOOK_EVERY)
         with contextlib.suppress(BlockingIOError):
-            self._signal_pipe[0].recv(1024)
-        for child in children:
-            child.hear()
-            if not child.is_alive():
-                self._bury(child)
+            self._poked.recv(1024)
+        self.children.bury_the_dead(
+            self.reconciler, stopping=self._stop_reason is not None, killed=self._killed
+        )
         if self._stop_reason is None:
-            self._respawn()
+            self.children.respawn()
             self._stop_reason = self._reason_to_stop()
-        return self._stop_step() if self._stop_reason is not None else False
-
-    def _bury(self, child: ChildProcess) -> None:
-        child.hear()
-        with self._children_lock:
-            self._children.remove(child)
-        for counter in Counter:
-            if counter < Counter.HELD:
-                self._done_before[counter] = self._done_before.get(counter, 0) + child[counter]
-        how = child.how_it_died()
-        clean = child.stopping and how == "exit code 0"
-        if clean and not child.slots():
-            self.reconciler.bury(child, f"process ended ({how})")
-        else:
-            killed_by_us = self._kill_at is not None and child.stopping and self._exit_code == EXIT_JOBS_GIVEN_BACK
-            (logger.warning if killed_by_us else logger.error)("worker process %s died (%s)", child.pid, how)
-            self.reconciler.bury(child, f"process died ({how})", charge=not killed_by_us)
-        child.close()
-        if child.refusal is not None:
-            logger.error("a worker process refused to start: %s", child.refusal)
-            self._exit_code = EXIT_CANNOT_START
-            self.stop("a worker process cannot start")
-        elif self._stop_reason is None:
-            self._plan_respawn(child, clean=clean)
-
-    def _plan_respawn(self, child: ChildProcess, *, clean: bool) -> None:
-        """A successor at once, or after a growing wait when children die young."""
-        now = time.monotonic()
-        short = not clean and now - child.started_at < SHORT_LIFE
-        self._short_lives = self._short_lives + 1 if short else 0
-        wait = min(0.1 * 2 ** min(self._short_lives - 1, 16), LONGEST_RESPAWN_WAIT) if short else 0.0
-        self._respawn_at.append(now + wait)
-
-    def _respawn(self) -> None:
-        now = time.monotonic()
-        due = [at for at in self._respawn_at if at <= now]
-        for at in due:
-            self._respawn_at.remove(at)
-            for share in self._shares(1):
-                self._start_child(share)
-        if self.options.max_jobs_per_child is not None:
-            for child in self.children():
-                if child[Counter.BUDGET_SPENT] and not child[Counter.HELD] and not child.stopping:
-                    child.stop()
+        return self._stop_reason is not None and self._stop_step()
 
     def _reason_to_stop(self) -> str | None:
-        """Signals, and the bounds given on the command line."""
+        """A signal, a failure to start, or a bound given on the command line."""
+        max_time = self.options.max_time
         if self._signals:
             return "signalled"
-        if self.options.max_time is not None:
-            if time.monotonic() - self._started_at >= self.options.max_time.total_seconds():
-                return "--max-time is over"
-        if self.options.max_jobs is not None and self._is_budget_spent():
+        if self.children.refusal is not None:
+            return "a worker process cannot start"
+        if max_time is not None and time.monotonic() - self._started_at >= max_time.total_seconds():
+            return "--max-time is over"
+        if self.options.max_jobs is not None and self.children.is_budget_spent():
             return "--max-jobs are done"
         if self.options.drain and self._is_drained():
             return "drained"
         return None
 
-    def _is_budget_spent(self) -> bool:
-        children = self.children()
-        return self._budget_left == 0 and not self._respawn_at and all(
-            child[Counter.BUDGET_SPENT] and not child[Counter.HELD] for child in children
-        )
-
     def _is_drained(self) -> bool:
         """Nothing in hand, the last claims found nothing, and the database agrees."""
-        children = self.children()
-        idle = (
-            not self._respawn_at
-            and self.reconciler.is_settled
-            and all(child.ready and child[Counter.IDLE_SINCE_NS] and not child[Counter.HELD] for child in children)
-        )
-        if not idle:
+        if not (self.children.are_idle() and self.reconciler.is_settled):
             return False
-        claimed = self.count(Counter.CLAIMED)
+        claimed = self.children.count(Counter.CLAIMED)
         try:
             with self._question.use() as connection:
                 due = inspect.anything_due(connection, sorted(self.options.queues), registry.kinds())
@@ -326,51 +216,52 @@ class Supervisor:
             return False
         if due:
             self.listener.wake_children()
-        return not due and claimed == self.count(Counter.CLAIMED)
+        return not due and claimed == self.children.count(Counter.CLAIMED)
 
     def _stop_step(self) -> bool:
         """One look while stopping; whether no child is left."""
-        now = time.monotonic()
-        if self._kill_at is None:
+        if self._kill_at == float("inf"):
             logger.info("stopping: %s", self._stop_reason)
-            self._kill_at = now + self.options.shutdown_timeout.total_seconds()
-            self._signals_at_stop = self._signals
+            self._kill_at = time.monotonic() + self.options.shutdown_timeout.total_seconds()
+            self._forced_at_signal = max(self._signals, 1) + 1
             self.reconciler.draining = True
-            for child in self.children():
-                child.stop()
-        forced = self._signals > max(self._signals_at_stop, 1)
-        if (now >= self._kill_at or forced) and self.children() and self._exit_code != EXIT_JOBS_GIVEN_BACK:
-            held = sum(child[Counter.HELD] for child in self.children())
-            logger.warning("%s: %s jobs are given back", "forced" if forced else "--shutdown-timeout is over", held)
-            self._exit_code = EXIT_JOBS_GIVEN_BACK
-            for child in self.children():
-                child.kill()
-        return not self.children()
+            self.children.stop()
+        forced = self._signals >= self._forced_at_signal
+        if (forced or time.monotonic() >= self._kill_at) and self.children.living() and not self._killed:
+            logger.warning(
+                "%s: %s jobs are given back",
+                "forced to stop" if forced else "--shutdown-timeout is over",
+                self.children.held_count,
+            )
+            self._killed = True
+            self.children.kill()
+        return not self.children.living()
 
     def _farewell(self) -> None:
         """After the last child: settle its rows, give up the duties, leave no row behind."""
-        deadline = time.monotonic() + FAREWELL_PATIENCE
-        for child in self.children():  # only after an error of our own
-            child.kill()
-            self.reconciler.bury(child, "its supervisor failed", charge=False)
-        while not self.reconciler.is_settled and time.monotonic() < deadline:
+        give_up_at = time.monotonic() + FAREWELL_PATIENCE
+        if self.children.living():  # only after an error of our own
+            self.children.kill()
+            self.children.bury_the_dead(self.reconciler, stopping=True, killed=True)
+        while not self.reconciler.is_settled and time.monotonic() < give_up_at:
             time.sleep(0.02)
         for service in self._services:
             service.stop(timeout=0.0)
         for service in self._services:
-            service.stop(timeout=max(deadline - time.monotonic(), 0.1))
+            service.stop(timeout=max(give_up_at - time.monotonic(), 0.1))
         for step in (self.leader.resign, self.reconciler.withdraw):
             try:
                 step()
             except psycopg.Error as exc:
                 logger.warning("the database does not answer at the end: %s", exc)
         self._question.close()
-        for end in self._signal_pipe:
-            end.close()
-        counts = ", ".join(
-            f"{self.count(counter)} {counter.name.lower().replace('_', ' ')}" for counter in Counter if counter < Counter.HELD
+        self._poke.close()
+        self._poked.close()
+        counts = (
+            (counter.name, self.children.count(counter)) for counter in Counter if counter < Counter.HELD
         )
-        logger.info("worker %s ended: %s", self.name, counts)
+        told = ", ".join(f"{count} {name.lower().replace('_', ' ')}" for name, count in counts)
+        logger.info("worker %s ended: %s", self.name, told)
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
@@ -378,7 +269,9 @@ class Supervisor:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {
+            number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             yield
         finally:
@@ -387,19 +280,27 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals += 1
-        self._poke()
+        self._wake_up()
 
-    def _poke(self) -> None:
+    def _wake_up(self) -> None:
         with contextlib.suppress(OSError):
-            self._signal_pipe[1].send(b"!")
+            self._poke.send(b"!")
 
 
-def _forkserver() -> BaseContext:
-    """A forkserver that has Django set up, unless the project's start leaves threads or connections.
-
-    A forked process would inherit both in an unusable state; then each child sets Django up itself.
-    """
-    context = multiprocessing.get_context("forkserver")
-    if threading.active_count() == 1 and not any(each.connection for each in connections.all(initialized_only=True)):
-        context.set_forkserver_preload(["awa_django.worker.preload"])
-    return context
+def _declare(connection: PsycopgConnection) -> None:
+    """Write the kinds and schedules that the code declares."""
+    catalogue_kinds(connection, {handler.kind: handler.queue for handler in registry.handlers()})
+    for periodic in registry.periodic_jobs():
+        sync_cron_job(
+            connection,
+            name=periodic.name,
+            cron_expr=periodic.cron_expr,
+            timezone=periodic.timezone,
+            kind=periodic.kind,
+            queue=periodic.queue,
+            args=periodic.encode(),
+            priority=periodic.priority,
+            max_attempts=periodic.max_attempts,
+            tags=periodic.tags,
+            metadata=json.dumps(dict(periodic.metadata)),
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import traceback
 from datetime import timedelta
@@ -52,7 +53,9 @@ def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | Non
             return failed(run, error, worker=worker, delay=delay)
         case Cancel(reason=reason):
             error = reason or "cancelled by its handler"
-            return Ending(_attempt(run), JobState.CANCELLED, entry(run, error, worker=worker, outcome="cancelled"))
+            return Ending(
+                _attempt(run), JobState.CANCELLED, entry(run, error, worker=worker, outcome="cancelled")
+            )
         case _:
             return None
 
@@ -101,10 +104,9 @@ def attempts_used_up(run: Run, *, worker: str) -> Ending:
 def unknown_kind(run: Run) -> Deferral:
     """No handler here: back to the deferred jobs uncharged, for a worker that has one."""
     seen = 0
-    try:
+    # Suppressed: it is the first time, or the metadata is not ours to judge.
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError, OverflowError):
         seen = int(json.loads(run.metadata or "{}")["awa:unknown_kind"]["count"])
-    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        pass  # the first time, or the metadata is not ours to judge
     delay = min(UNKNOWN_KIND_DELAY * 2 ** min(max(seen, 0), 16), UNKNOWN_KIND_MAX_DELAY)
     return Deferral(_attempt(run), JobState.SCHEDULED, delay, refund=True, unknown_kind=True)
 
@@ -122,7 +124,11 @@ def unwritable(run_lease: int | None, *, worker: str, what: str, error: str) -> 
 
 
 def _unfinished(run_lease: int | None, error: str, worker: str, outcome: str) -> str:
-    fields: dict[str, str | int] = {"error": clean_text(error, ERROR_LIMIT), "outcome": outcome, "worker": worker}
+    fields: dict[str, str | int] = {
+        "error": clean_text(error, ERROR_LIMIT),
+        "outcome": outcome,
+        "worker": worker,
+    }
     if run_lease is not None:
         fields["run_lease"] = run_lease
     return _dump(fields)

@@ -20,7 +20,8 @@ from awa_django.worker.supervisor import Supervisor
 class Command(BaseCommand):
     help = (
         "Run background jobs until stopped. "
-        "Exit codes: 0 ended as asked, 1 could not start, 3 the stop ran out of time and jobs were given back."
+        "Exit codes: 0 ended as asked, 1 could not start, "
+        "3 the stop ran out of time and jobs were given back."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -36,7 +37,9 @@ class Command(BaseCommand):
             help="jobs at once in each child (default: the sum of the queues' numbers, or 8)",
         )
         parser.add_argument(
-            "--threads", type=int, help="threads for 'def' handlers in each child (default: as the concurrency)"
+            "--threads",
+            type=int,
+            help="threads for 'def' handlers in each child (default: as the concurrency)",
         )
         parser.add_argument("--processes", type=int, default=1, help="child processes (default: 1)")
         parser.add_argument(
