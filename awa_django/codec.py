@@ -139,11 +139,23 @@ def _decode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -
 
 def _encode_subclass(value: object) -> object:
     """Subclasses of str, int and float (Django's SafeString, NumPy's float64) are what they are a kind of."""
-    for base in (str, int, float):
-        if isinstance(value, base):
-            return base(value)
+    exact = _exact(value)
+    if exact is not None:
+        return exact
     hint = ": pass its primary key" if hasattr(value, "_meta") and hasattr(value, "pk") else ""
     raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")
+
+
+def _exact(value: object) -> str | int | float | None:
+    """The str, int or float that a value of a subclass is; by the base's own methods, as the
+    subclass's may answer with itself again (SafeString's ``__str__`` does)."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    return None
 
 
 def _plain(value: object, where: str, depth: int) -> JSON:
@@ -152,17 +164,17 @@ def _plain(value: object, where: str, depth: int) -> JSON:
         if _UNSTORABLE.search(value):
             what = "a NUL character" if "\x00" in value else "a lone surrogate"
             raise InvalidJob(f"{where} holds {what}, which PostgreSQL cannot store")
-        return str(value)
+        return str.__str__(value)
     if value is None or value is True or value is False:
         return value
     if isinstance(value, int):
         if not SMALLEST_INTEGER <= value <= LARGEST_INTEGER:
             raise InvalidJob(f"{where} is an integer beyond 64 bits: pass it as text")
-        return int(value)
+        return int.__int__(value)
     if isinstance(value, float):
         if not math.isfinite(value):
             raise InvalidJob(f"{where} is {value!r}, which JSON does not have")
-        return float(value)
+        return float.__float__(value)
     return _plain_container(value, where, depth)
 
 
@@ -177,7 +189,7 @@ def _plain_container(value: object, where: str, depth: int) -> JSON:
             if not isinstance(key, str):
                 raise InvalidJob(f"{where} has the key {key!r}: JSON has only strings as keys")
             _plain(key, f"{where}: the key {key!r}", depth)
-            plain[str(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
+            plain[str.__str__(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
         return plain
     raise InvalidJob(
         f"{where} is a {type(value).__name__}, which JSON does not have: "
@@ -189,10 +201,10 @@ def _clean(value: object, depth: int) -> JSON:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int):
-        number = int(value)
+        number = int.__int__(value)
         return number if SMALLEST_INTEGER <= number <= LARGEST_INTEGER else _clean_integer(number)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return float.__float__(value) if math.isfinite(value) else None
     if isinstance(value, str):
         return _UNSTORABLE.sub(_REPLACEMENT, value)
     if not depth:
@@ -209,7 +221,7 @@ def _clean(value: object, depth: int) -> JSON:
 
 
 def _key(key: object) -> str:
-    return key if isinstance(key, str) else str(_clean(key, 1))
+    return str.__str__(key) if isinstance(key, str) else str(_clean(key, 1))
 
 
 def _clean_integer(number: int) -> str:

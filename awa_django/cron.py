@@ -73,8 +73,11 @@ def _fires(expr: str, zone: tzinfo, after: datetime) -> Iterator[datetime]:
     except CronSimError as exc:
         raise ConfigurationError(f"cron expression {expr!r} is wrong: {exc}") from exc
     last = after
-    for fire in schedule:
-        at = fire.astimezone(UTC)
+    while True:
+        try:
+            at = next(schedule).astimezone(UTC)
+        except (StopIteration, OverflowError):  # none within 50 years, or before the year 10,000
+            return
         if at > last:
             last = at
             yield at

@@ -197,8 +197,9 @@ def _check(handler: Handler) -> None:
     check_whole(handler.priority, "priority", PRIORITIES.start, PRIORITIES.stop - 1)
     if handler.declared_max_attempts is not None:
         check_whole(handler.declared_max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
-    if handler.declared_retry is not None and not isinstance(handler.declared_retry, RetryPolicy):
-        raise ValueError(f"retry must be a policy such as Exponential(), not {handler.declared_retry!r}")
+    retry = handler.declared_retry
+    if retry is not None and (isinstance(retry, type) or not isinstance(retry, RetryPolicy)):
+        raise ValueError(f"retry must be a policy such as Exponential(), not {retry!r}")
     if handler.unique is None:
         return
     if not isinstance(handler.unique, Unique):

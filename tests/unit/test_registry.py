@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from awa_django import registry
+from awa_django.binding import Signature
+from awa_django.errors import ConfigurationError, UnknownJobKind
+from awa_django.registry import Handler, PeriodicJob
+from awa_django.retry import Exponential, Fixed
+
+
+@pytest.fixture(autouse=True)
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("_handlers", "_by_alias", "_periodic"):
+        monkeypatch.setattr(registry, name, {})
+    yield
+
+
+def one(order_id=1): ...
+
+
+def two(): ...
+
+
+def handler(kind: str, function: Callable[..., object] = one, **options: Any) -> Handler:
+    return Handler(
+        kind=kind, function=function, signature=Signature(function, kind=kind, takes_context=False), **options
+    )
+
+
+def test_handler_is_found_by_kind_and_alias():
+    made = registry.register(handler("shop.one", aliases=("old.one",)))
+    assert registry.get("shop.one") is registry.get("old.one") is made
+    assert registry.kinds() == ["old.one", "shop.one"]
+    assert registry.handlers() == [made]
+
+
+def test_unknown_kind_is_none_or_an_error_with_the_kind():
+    assert registry.find("x") is None
+    with pytest.raises(UnknownJobKind) as caught:
+        registry.get("x")
+    assert caught.value.kind == "x"
+
+
+@pytest.mark.parametrize("options", [{"kind": "a"}, {"kind": "old"}, {"kind": "b", "aliases": ("a",)}])
+def test_second_function_of_a_kind_is_refused_naming_both(options):
+    registry.register(handler("a", one, aliases=("old",)))
+    with pytest.raises(ConfigurationError, match=r"test_registry\.one and .*test_registry\.two"):
+        registry.register(handler(function=two, **options))
+    assert registry.kinds() == ["a", "old"]
+
+
+def test_function_loaded_anew_replaces_its_older_self():
+    registry.register(handler("a", aliases=("gone",)))
+    newer = registry.register(handler("a"))
+    assert registry.get("a") is newer
+    assert registry.find("gone") is None
+
+
+def test_queues_are_those_of_the_handlers():
+    registry.register(handler("a", one, queue="mail"))
+    registry.register(handler("b", two))
+    assert registry.queues() == ["default", "mail"]
+
+
+def test_undeclared_values_are_the_settings(settings):
+    made = handler("a")
+    assert (made.max_attempts, made.retry, made.timeout) == (25, Exponential(), None)
+    settings.AWA = {"MAX_ATTEMPTS": 3, "RETRY": Fixed(), "TIMEOUT": 9}
+    assert (made.max_attempts, made.retry, made.timeout) == (3, Fixed(), timedelta(seconds=9))
+    own = handler(
+        "b", declared_max_attempts=4, declared_retry=Fixed(wait=1), declared_timeout=timedelta(seconds=1)
+    )
+    assert (own.max_attempts, own.retry, own.timeout) == (4, Fixed(wait=1), timedelta(seconds=1))
+
+
+def periodic(name: str, made: Handler) -> PeriodicJob:
+    return PeriodicJob(name=name, cron_expr="@daily", timezone="UTC", handler=made, arguments={"order_id": 2})
+
+
+def test_periodic_job_takes_its_options_from_the_handler():
+    made = periodic("p", handler("a", queue="mail", priority=1, declared_max_attempts=2, tags=("t",)))
+    assert (made.kind, made.queue, made.priority, made.max_attempts, made.tags) == ("a", "mail", 1, 2, ("t",))
+    assert made.encode() == '{"order_id":2}'
+
+
+def test_second_periodic_job_of_a_name_is_refused():
+    made = handler("a")
+    registry.register_periodic(periodic("p", made))
+    registry.register_periodic(periodic("q", made))
+    for other in (made, handler("b", two)):
+        with pytest.raises(ConfigurationError, match="periodic job 'p' is declared twice"):
+            registry.register_periodic(periodic("p", other))
+    assert [job.name for job in registry.periodic_jobs()] == ["p", "q"]
+
+
+def test_unregister_forgets_the_schedules_too():
+    made = registry.register(handler("a", aliases=("b",)))
+    registry.register_periodic(periodic("p", made))
+    registry.unregister(made)
+    assert registry.kinds() == []
+    assert registry.periodic_jobs() == []
+
+
+def test_discover_imports_the_modules_of_the_setting(settings, tmp_path, monkeypatch):
+    (tmp_path / "awa_imported_here.py").write_text("LOADED = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.AWA = {"IMPORTS": ["awa_imported_here"]}
+    registry.discover()
+    assert sys.modules.pop("awa_imported_here").LOADED
+
+
+@pytest.mark.parametrize("text", ["import not_there_at_all", "1 / 0", "def"])
+def test_import_error_is_loud_and_names_the_module(settings, tmp_path, monkeypatch, text):
+    (tmp_path / "awa_broken_here.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.AWA = {"IMPORTS": ["awa_broken_here"]}
+    with pytest.raises(ConfigurationError, match="cannot import awa_broken_here") as caught:
+        registry.discover()
+    assert caught.value.__cause__ is not None
+
+
+def test_discover_imports_tasks_and_jobs_of_an_installed_app(settings, tmp_path, monkeypatch):
+    app = tmp_path / "awa_app_here"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "tasks.py").touch()
+    (app / "jobs.py").write_text("import awa_app_here.tasks")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "awa_app_here"]
+    registry.discover()
+    assert {name for name in sys.modules if name.startswith("awa_app_here")} == {
+        "awa_app_here",
+        "awa_app_here.tasks",
+        "awa_app_here.jobs",
+    }

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from awa_django.errors import ConfigurationError, InvalidJob
+from awa_django.states import JobState
+from awa_django.unique import STATE_GROUPS, Unique, unique_key
+
+VECTORS = json.loads(Path(__file__).with_name("unique_key_vectors.json").read_text(encoding="utf-8"))[
+    "vectors"
+]
+
+
+@pytest.mark.parametrize("vector", VECTORS, ids=range(len(VECTORS)))
+def test_key_equals_its_golden_vector(vector):
+    key = unique_key(
+        vector["kind"], queue=vector["queue"], args=vector["args"], period_bucket=vector["period_bucket"]
+    )
+    assert key.hex() == vector["key"]
+
+
+TEXTS = st.text('aZ "\\/\n\x01\x7fü日\U0001f600\u2028', max_size=4)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(args=st.dictionaries(st.sampled_from(["a", "b", "ü", "zz"]), JSON_VALUES))
+def test_key_does_not_depend_on_the_order_of_arguments(args):
+    turned = dict(reversed(args.items()))
+    assert unique_key("k", args=args) == unique_key("k", args=turned)
+    assert unique_key("k", args=args) == unique_key("k", args=json.loads(json.dumps(args)))
+
+
+def test_parts_that_differ_give_other_keys():
+    keys = {
+        unique_key("k"),
+        unique_key("k2"),
+        unique_key("k", queue="a"),
+        unique_key("k", queue="b"),
+        unique_key("k", args={}),
+        unique_key("k", args={"a": 1}),
+        unique_key("k", args={"a": "1"}),
+        unique_key("k", args={"a": True}),
+        unique_key("k", args={"a": 1.0}),
+        unique_key("k", period_bucket=0),
+        unique_key("k", period_bucket=1),
+    }
+    assert len(keys) == 11
+    assert {len(key) for key in keys} == {16}
+
+
+@pytest.mark.parametrize("number", [1e16, 1e-7, -0.0, 1.5e300, float("nan"), float("inf")])
+def test_float_that_others_write_differently_is_refused(number):
+    with pytest.raises(InvalidJob, match="cannot be part of a unique key"):
+        unique_key("k", args={"a": [{"b": number}]})
+
+
+def test_plain_float_counts():
+    assert unique_key("k", args={"a": 0.1}) != unique_key("k", args={"a": 0.2})
+
+
+def test_named_arguments_count_alone():
+    unique = Unique(args=("order_id",))
+    assert unique.key("k", queue="q", args={"order_id": 1, "to": "a"}, at=None) == unique_key(
+        "k", args={"order_id": 1}
+    )
+    assert Unique().key("k", queue="q", args={"order_id": 1}, at=None) == unique_key("k")
+    assert Unique(queue=True).key("k", queue="q", args={}, at=None) == unique_key("k", queue="q")
+
+
+def test_bucket_counts_periods_since_1970_in_utc():
+    unique = Unique(period=timedelta(hours=1))
+    at = datetime(1970, 1, 1, 1, 59, 59, 999_999, tzinfo=UTC)
+    assert unique.bucket(at) == 1
+    assert unique.bucket(at.astimezone(timezone(timedelta(hours=9)))) == 1
+    assert unique.bucket(at + timedelta(microseconds=1)) == 2
+    assert unique.bucket(datetime(1969, 12, 31, 23, 30, tzinfo=UTC)) == -1
+    assert unique.key("k", queue="q", args={}, at=at) == unique_key("k", period_bucket=1)
+    with pytest.raises(ValueError, match="instant"):
+        unique.key("k", queue="q", args={}, at=None)
+
+
+def test_default_mask_holds_while_unfinished():
+    assert Unique().mask == "11101001"
+    assert Unique(states="kept").mask == "11111111"
+    assert {Unique(states=group).mask[1] for group in STATE_GROUPS} == {"1"}
+
+
+def test_set_that_holds_all_unfinished_states_is_accepted():
+    states = STATE_GROUPS["unfinished"] | {JobState.CANCELLED}
+    assert Unique(states=states).mask == "11101011"
+    assert Unique(states=set(STATE_GROUPS["unfinished"])) == Unique(states=STATE_GROUPS["unfinished"])
+
+
+@pytest.mark.parametrize(
+    "states", [{"available", "running"}, {"scheduled", "available"}, set(), {"completed"}]
+)
+def test_mask_that_the_engine_would_collide_with_is_refused(states):
+    with pytest.raises(ConfigurationError, match="use one of unfinished, "):
+        Unique(states=states)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"states": "until_started"},
+        {"states": 5},
+        {"states": {"nope"}},
+        {"args": "order_id"},
+        {"args": ()},
+        {"args": (1,)},
+        {"args": None},
+        {"queue": "mail"},
+        {"period": 0},
+        {"period": timedelta(milliseconds=500)},
+        {"period": "1h"},
+        {"on_conflict": "replace"},
+    ],
+    ids=repr,
+)
+def test_wrong_declaration_is_refused(options):
+    with pytest.raises(ConfigurationError, match=f"Unique.{next(iter(options))}"):
+        Unique(**options)
