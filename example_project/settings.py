@@ -12,9 +12,10 @@ import environ
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
-SECRET_KEY = env.str("SECRET_KEY", default="insecure-demo-key")
 DEBUG = env.bool("DEBUG", default=True)
-ALLOWED_HOSTS = ["127.0.0.1", "localhost", "testserver"]
+# A key that everybody knows is for DEBUG only; without it the environment must name one.
+SECRET_KEY = env.str("SECRET_KEY", default="insecure-demo-key") if DEBUG else env.str("SECRET_KEY")
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "testserver"])
 INSTALLED_APPS = [
     "django.contrib.admin",
     "django.contrib.auth",
@@ -23,6 +24,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "awa_django",
+    "example_project.shop",
 ]
 MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -49,6 +51,23 @@ DATABASES = {"default": env.db_url("DATABASE_URL") if env.str("DATABASE_URL", de
 # A socket's directory comes as ?host=..., where `dbshell` does not look.
 if socket_dir := DATABASES["default"].get("OPTIONS", {}).pop("host", None):
     DATABASES["default"]["HOST"] = socket_dir
+# What is not in the environment is as awa_django has it.
+AWA = {
+    "QUEUES": env.list("AWA_QUEUES", default=[]),
+    "MAX_ATTEMPTS": env.int("AWA_MAX_ATTEMPTS", default=25),
+    "SHUTDOWN_TIMEOUT": env.float("AWA_SHUTDOWN_TIMEOUT", default=30.0),
+    "RETENTION": {"completed": env.float("AWA_KEEP_COMPLETED", default=24 * 3600.0)},
+    "LISTEN_URL": env.str("AWA_LISTEN_URL", default=None),
+}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="WARNING")},
+    "loggers": {"awa_django": {"level": env.str("AWA_LOG_LEVEL", default="INFO")}},
+}
 USE_TZ = True
+TIME_ZONE = "UTC"
 STATIC_URL = "static/"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+from django import forms
+
+from example_project.shop.models import Product
+
+
+class OrderForm(forms.Form):
+    customer = forms.EmailField(label="E-mail", initial="ann@example.org")
+    product = forms.ChoiceField(choices=Product.choices)
