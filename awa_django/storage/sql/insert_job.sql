@@ -3,8 +3,8 @@
 -- Params: kind, queue, args (JSON text), priority, max_attempts, metadata (JSON text), tags.
 INSERT INTO awa.jobs_hot (kind, queue, args, priority, max_attempts, metadata, tags)
 VALUES (
-    %(kind)s,
-    %(queue)s,
+    %(kind)s::text,
+    %(queue)s::text,
     %(args)s::jsonb,
     %(priority)s::smallint,
     %(max_attempts)s::smallint,

@@ -10,8 +10,8 @@ hot AS (
     INSERT INTO awa.jobs_hot (id, kind, queue, args, priority, max_attempts, metadata, tags, run_at)
     SELECT
         due.id,
-        %(kind)s,
-        %(queue)s,
+        %(kind)s::text,
+        %(queue)s::text,
         %(args)s::jsonb,
         %(priority)s::smallint,
         %(max_attempts)s::smallint,
@@ -26,8 +26,8 @@ deferred AS (
     INSERT INTO awa.scheduled_jobs (id, kind, queue, args, priority, max_attempts, metadata, tags, run_at)
     SELECT
         due.id,
-        %(kind)s,
-        %(queue)s,
+        %(kind)s::text,
+        %(queue)s::text,
         %(args)s::jsonb,
         %(priority)s::smallint,
         %(max_attempts)s::smallint,

@@ -22,8 +22,8 @@ hot AS (
     )
     SELECT
         due.id,
-        %(kind)s,
-        %(queue)s,
+        %(kind)s::text,
+        %(queue)s::text,
         %(args)s::jsonb,
         %(priority)s::smallint,
         %(max_attempts)s::smallint,
@@ -43,8 +43,8 @@ deferred AS (
     )
     SELECT
         due.id,
-        %(kind)s,
-        %(queue)s,
+        %(kind)s::text,
+        %(queue)s::text,
         %(args)s::jsonb,
         %(priority)s::smallint,
         %(max_attempts)s::smallint,
