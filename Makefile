@@ -32,12 +32,12 @@ demo-web: $(demo_stamp)
 	$(python) manage.py demo --web $(ARGS)
 
 test: $(dev_stamp)
-	$(python) -m pytest -m 'not system' -n $(JOBS) $(ARGS)
+	$(python) -m pytest -m 'not system' -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-system: $(dev_stamp)
 	sh scripts/system_packages.sh
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
-		$(python) -m pytest -n $(JOBS) $(ARGS)
+		$(python) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: $(dev_stamp)
 	$(python) -m ruff check .

@@ -104,8 +104,8 @@ def ensure_running(name: str = "dev", *, project: Path = PROJECT_DIR) -> str:
         users = os.open(cluster.home / "users.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(users, fcntl.LOCK_SH)  # waits while the guard stops the server
         _held[cluster.home] = users
-    with _locked(cluster.home / "start.lock"):
-        _create(cluster)
+    with _locked(cluster.home / "start.lock") as lock:
+        _create(cluster, lock)
         _start(cluster)
         _watch(cluster)
     return cluster.url
@@ -207,16 +207,18 @@ def _copy_for(root: Path, installation: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Iterator[int]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _run(cluster: Cluster, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    cluster: Cluster, program: str, *arguments: str, inherited: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run a program of the wheel as the cluster's owner, in an environment that cannot disturb it."""
     as_owner: dict[str, object] = {}
     if cluster.owner is not None:
@@ -230,14 +232,18 @@ def _run(cluster: Cluster, program: str, *arguments: str) -> subprocess.Complete
         stderr=subprocess.STDOUT,
         text=True,
         umask=0o077,
+        pass_fds=inherited,
         start_new_session=True,  # a Ctrl-C in the terminal must not reach the server
         check=False,
         **as_owner,
     )
 
 
-def _create(cluster: Cluster) -> None:
-    """Run initdb once; a half-made cluster of a killed process is made anew."""
+def _create(cluster: Cluster, lock: int) -> None:
+    """Run initdb once; a half-made cluster of a killed process is made anew.
+
+    initdb holds the lock too: when its caller is killed, the next one waits until it has ended.
+    """
     if (cluster.home / "created").exists():
         made_by = (cluster.data / "PG_VERSION").read_text().strip()
         ours = re.sub(r"\D", "", cluster.binaries.parent.name)
@@ -264,6 +270,7 @@ def _create(cluster: Cluster) -> None:
         "--auth-local=trust",
         "--auth-host=scram-sha-256",
         f"--pwfile={password}",
+        inherited=[lock],
     )
     if done.returncode:
         raise EmbeddedPostgresError(f"initdb failed:\n{done.stdout}")
@@ -282,9 +289,7 @@ def _start(cluster: Cluster) -> None:
         if _postmaster(cluster.data) is not None:  # started by a process that was killed then
             time.sleep(0.05)
             continue
-        # Left over from a kill or a reboot: its number may belong to another program by now,
-        # for which PostgreSQL would refuse to start.
-        (cluster.data / "postmaster.pid").unlink(missing_ok=True)
+        _forget_reused_pid(cluster.data)
         _configure(cluster)
         options = [f"--pgdata={cluster.data}", f"--log={cluster.log}", "--wait", f"--timeout={PATIENCE}"]
         done = _run(cluster, "pg_ctl", "start", *options)
@@ -318,14 +323,32 @@ def _answers(cluster: Cluster) -> bool:
 
 def _postmaster(data: Path) -> int | None:
     """The pid of the server that runs on these data, or None."""
+    pid = _pid_on_file(data)
+    if pid is None:
+        return None
+    with contextlib.suppress(OSError):  # no /proc: believe the file
+        return pid if os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes() else None
+    return pid
+
+
+def _pid_on_file(data: Path) -> int | None:
+    """The pid that the server's file names, if there is such a process: it may be any by now."""
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
         os.kill(pid, 0)
     except (OSError, ValueError):
         return None
-    with contextlib.suppress(OSError):  # no /proc: believe the file
-        return pid if os.fsencode(data) in Path(f"/proc/{pid}/cmdline").read_bytes() else None
     return pid
+
+
+def _forget_reused_pid(data: Path) -> None:
+    """Remove a pid file left over from a kill or a reboot whose number another program has now.
+
+    PostgreSQL would refuse to start. All other stale files it takes over itself; the file of a
+    server that is just starting must stay.
+    """
+    if _pid_on_file(data) is not None and _postmaster(data) is None:
+        (data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def _watch(cluster: Cluster) -> None:

@@ -207,7 +207,7 @@ def test_data_of_another_major_version_are_left_alone(users: Users) -> None:
     users.wait_for_stop()
     (users.cluster.data / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedPostgresError, match=r"made by PostgreSQL 9, .*delete that directory"):
-        embedded_postgres._create(users.cluster)
+        embedded_postgres._create(users.cluster, lock=-1)
 
 
 def test_a_server_that_cannot_start_says_why(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:

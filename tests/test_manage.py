@@ -14,6 +14,7 @@ import pytest
 from example_project.embedded_postgres import prepare
 from tests.conftest import PROJECT_DIR
 from tests.test_embedded_postgres import remove
+from tests.waiting import wait_until
 
 SHOW_DATABASE = (
     "import sys; from django.db import connection as c; c.ensure_connection(); "
@@ -22,13 +23,16 @@ SHOW_DATABASE = (
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Path]:
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of the example project, so that the developer's own server is left alone."""
+    monkeypatch.delenv("EMBEDDED_POSTGRES", raising=False)
     project = tmp_path / "copy"
     shutil.copytree(PROJECT_DIR / "example_project", project / "example_project")
     shutil.copy(PROJECT_DIR / "manage.py", project)
     yield project
-    remove(prepare("any", project))
+    cluster = prepare("dev", project)
+    wait_until(lambda: not (cluster.data / "postmaster.pid").exists(), message="the server to stop")
+    remove(cluster)
 
 
 def run(project: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

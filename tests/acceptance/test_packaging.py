@@ -20,7 +20,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.conftest import PROJECT_DIR
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400)]
+# One group: the site is made once, not by each process of pytest-xdist.
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(400), pytest.mark.xdist_group("packaging")]
 
 SETTINGS = """
 INSTALLED_APPS += ["awa_django", "parcels"]
