@@ -1,0 +1,235 @@
+"""The actions on jobs: each with its permission, each calling one of awa_django.operations.
+
+The ids are those that were ticked, not those that still match the page's filter: a job that has
+moved on since is reported, not silently left out. Nothing acts on "all that match".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partialmethod
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, DELETION
+from django.contrib.admin.widgets import AdminSplitDateTime
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from awa_django import operations
+from awa_django.admin.base import ModelAdmin, log
+from awa_django.conf import get_settings
+from awa_django.models import Job
+from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, OperationResult
+
+# Ticked at once; a page has 100 rows.
+LARGEST_SELECTION = 1000
+REASONS_SHOWN = 10
+LONGEST_SHOWN_SELECTION = 20
+
+
+class PriorityForm(forms.Form):
+    priority = forms.IntegerField(
+        min_value=LOWEST_PRIORITY,
+        max_value=HIGHEST_PRIORITY,
+        initial=2,
+        help_text="1 runs soonest, 4 last; 2 is usual.",
+    )
+
+
+class RescheduleForm(forms.Form):
+    run_at = forms.SplitDateTimeField(label="Run at", widget=AdminSplitDateTime)
+
+
+class QueueForm(forms.Form):
+    queue = forms.CharField(max_length=LONGEST_NAME)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobAction:
+    """One action: what it is called, who may do it, what it asks first and what it runs."""
+
+    name: str
+    label: str
+    permission: str
+    run: Callable[[list[int], HttpRequest, dict[str, Any]], OperationResult]
+    confirm: str = ""
+    """Asked on a page of its own first; empty acts at once."""
+    form: type[forms.Form] | None = None
+    deletes: bool = False
+
+
+JOB_ACTIONS = {
+    action.name: action
+    for action in (
+        JobAction(
+            name="retry_jobs",
+            label="Retry",
+            permission="retry_job",
+            run=lambda ids, _request, _data: operations.retry(ids),
+        ),
+        JobAction(
+            name="run_jobs_now",
+            label="Run now",
+            permission="run_job_now",
+            run=lambda ids, _request, _data: operations.run_now(ids),
+        ),
+        JobAction(
+            name="cancel_jobs",
+            label="Cancel",
+            permission="cancel_job",
+            run=lambda ids, request, _data: operations.cancel(ids, by=_user_name(request)),
+            confirm="Jobs that have not ended are cancelled. A running handler is told at its worker's next "
+            "heartbeat, and what it returns is dropped.",
+        ),
+        JobAction(
+            name="set_priority_of_jobs",
+            label="Set priority",
+            permission="set_job_priority",
+            run=lambda ids, _request, data: operations.set_priority(ids, data["priority"]),
+            confirm="The priority of jobs that have not ended is set.",
+            form=PriorityForm,
+        ),
+        JobAction(
+            name="reschedule_jobs",
+            label="Reschedule",
+            permission="reschedule_job",
+            run=lambda ids, _request, data: operations.reschedule(ids, data["run_at"]),
+            confirm="Jobs that have not started become due at another time.",
+            form=RescheduleForm,
+        ),
+        JobAction(
+            name="move_jobs",
+            label="Move to another queue",
+            permission="move_job",
+            run=lambda ids, _request, data: operations.move_queue(ids, data["queue"]),
+            confirm="Jobs that have not started and have no unique key go to another queue.",
+            form=QueueForm,
+        ),
+        JobAction(
+            name="delete_jobs",
+            label="Delete",
+            permission="delete_job",
+            run=lambda ids, _request, _data: operations.delete(ids),
+            confirm="Jobs that do not run are deleted for good, with their errors and results.",
+            deletes=True,
+        ),
+    )
+}
+
+
+class JobActionsMixin(ModelAdmin):
+    """Gives a page of jobs the actions it names in ``job_actions``, as far as the user may do them."""
+
+    job_actions: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.actions = [_as_admin_action(JOB_ACTIONS[name]) for name in cls.job_actions]
+        for name in cls.job_actions:  # where Django's own check of an action's permission looks
+            setattr(cls, f"has_{name}_permission", partialmethod(_page_allows, action=JOB_ACTIONS[name]))
+
+    def allowed_job_actions(self, request: HttpRequest) -> list[JobAction]:
+        actions = (JOB_ACTIONS[name] for name in self.job_actions)
+        return [action for action in actions if _may(request, action)]
+
+
+def _as_admin_action(action: JobAction) -> Callable[..., HttpResponse]:
+    def function(page: ModelAdmin, request: HttpRequest, _: object) -> HttpResponse:
+        return _perform(page, request, action)
+
+    function.__name__ = action.name
+    decorate = admin.action(description=f"{action.label} selected jobs", permissions=[action.name])
+    decorated: Callable[..., HttpResponse] = decorate(function)
+    return decorated
+
+
+def _page_allows(_: ModelAdmin, request: HttpRequest, action: JobAction) -> bool:
+    return _may(request, action)
+
+
+def _may(request: HttpRequest, action: JobAction) -> bool:
+    return bool(request.user.has_perm(f"{Job._meta.app_label}.{action.permission}"))
+
+
+def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpResponse:
+    """Do the action, after its page of questions if it has one; then back to where it came from."""
+    if not _may(request, action):
+        raise PermissionDenied
+    ids = _selected_ids(request)
+    if not 0 < len(ids) <= LARGEST_SELECTION:
+        page.message_user(request, f"Select between 1 and {LARGEST_SELECTION} jobs.", messages.WARNING)
+        return HttpResponseRedirect(request.get_full_path())
+    data: dict[str, Any] = {}
+    if action.confirm:
+        confirmed = "confirmed" in request.POST
+        form = action.form(request.POST if confirmed else None) if action.form else None
+        if not confirmed or (form is not None and not form.is_valid()):
+            return _ask(page, request, action, ids, form)
+        data = form.cleaned_data if form is not None else {}
+    with transaction.atomic(using=get_settings().database):
+        result = action.run(ids, request, data)
+        _log(request, action, result, data)
+    _report(page, request, action, result)
+    if "from_detail" in request.POST and not action.deletes:
+        detail = f"admin:{page.opts.app_label}_{page.opts.model_name}_change"
+        return HttpResponseRedirect(reverse(detail, args=[ids[0]], current_app=page.admin_site.name))
+    return HttpResponseRedirect(request.get_full_path())
+
+
+def _ask(
+    page: ModelAdmin, request: HttpRequest, action: JobAction, ids: list[int], form: forms.Form | None
+) -> HttpResponse:
+    request.current_app = page.admin_site.name
+    context = {
+        **page.admin_site.each_context(request),
+        "title": f"{action.label}: {len(ids)} {'job' if len(ids) == 1 else 'jobs'}",
+        "opts": page.opts,
+        "media": page.media + (form.media if form is not None else forms.Media()),
+        "action": action,
+        "form": form,
+        "ids": ids,
+        "shown_ids": ids[:LONGEST_SHOWN_SELECTION],
+        "hidden_count": max(0, len(ids) - LONGEST_SHOWN_SELECTION),
+        "checkbox_name": ACTION_CHECKBOX_NAME,
+        "from_detail": "from_detail" in request.POST,
+        "back_url": request.get_full_path(),
+    }
+    return TemplateResponse(request, "admin/awa/confirm_action.html", context)
+
+
+def _selected_ids(request: HttpRequest) -> list[int]:
+    """The ids that were ticked; what is no id is left out."""
+    ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)
+    return sorted(
+        {int(value) for value in ticked if value.isascii() and value.isdecimal() and len(value) < 20}
+    )
+
+
+def _log(request: HttpRequest, action: JobAction, result: OperationResult, data: dict[str, Any]) -> None:
+    """One record for each job: who did what with which values, and what came of it."""
+    what = action.label + "".join(f", {name} {value}" for name, value in data.items())
+    changed = DELETION if action.deletes else CHANGE
+    entries = [(job_id, changed, "changed") for job_id in result.changed]
+    entries += [(job.job_id, CHANGE, f"left alone: {job.reason}") for job in result.refused]
+    log(request, Job, ((str(i), f"job {i}", flag, f"{what}: {outcome}.") for i, flag, outcome in entries))
+
+
+def _report(page: ModelAdmin, request: HttpRequest, action: JobAction, result: OperationResult) -> None:
+    text = f"{action.label}: {len(result.changed):,} changed"
+    if result.refused:
+        reasons = [f"job {refusal.job_id} {refusal.reason}" for refusal in result.refused[:REASONS_SHOWN]]
+        if len(result.refused) > REASONS_SHOWN:
+            reasons.append(f"and {len(result.refused) - REASONS_SHOWN:,} more")
+        text += f", {len(result.refused):,} had moved on or could not be: {'; '.join(reasons)}"
+    page.message_user(request, f"{text}.", messages.WARNING if result.refused else messages.SUCCESS)
+
+
+def _user_name(request: HttpRequest) -> str:
+    return str(request.user.get_username())

@@ -1,0 +1,137 @@
+"""What the pages share: capped counts, pages that only list, and how things are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.contenttypes.models import ContentType
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.functional import cached_property
+from django.utils.html import format_html
+
+from awa_django.states import JobState
+
+if TYPE_CHECKING:
+    ModelAdmin = admin.ModelAdmin[Any]
+    BasePaginator = Paginator[Any]
+else:
+    ModelAdmin = admin.ModelAdmin
+    BasePaginator = Paginator
+
+# No page counts further: a count of millions of rows takes seconds, and nobody leafs that far.
+COUNT_CAP = 10_000
+# Names offered by a filter, and queues shown on their page.
+CHOICES_CAP = 200
+STATE_NAMES = frozenset(state.value for state in JobState)
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+class CappedPaginator(BasePaginator):
+    """Counts to COUNT_CAP and has that many rows at most; ``is_capped`` tells when there are more."""
+
+    is_capped = False
+
+    @cached_property
+    def count(self) -> int:
+        queryset = cast("QuerySet[Any]", self.object_list)
+        found = queryset.order_by()[: COUNT_CAP + 1].count()
+        self.is_capped = found > COUNT_CAP
+        return min(found, COUNT_CAP)
+
+
+class ListOnlyAdmin(ModelAdmin):
+    """A page that lists rows and changes none: it has no other URL than its list."""
+
+    actions: Any = None
+    list_display_links: Any = None
+    list_per_page = 100
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+    sortable_by: Any = ()  # type: ignore[misc]
+    paginator = CappedPaginator
+
+    class Media:
+        css = {"all": ["awa/admin.css"]}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def lookup_allowed(self, lookup: str, *_: Any, **__: Any) -> bool:
+        """Only the filters of the page: no search of the data by hand-written parameters."""
+        return any(lookup == getattr(choice, "parameter_name", None) for choice in self.list_filter)
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
+        return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
+
+
+def show_state(state: str) -> str:
+    """A state as a coloured label."""
+    name = state if state in STATE_NAMES else "unknown"
+    return format_html('<span class="awa-state awa-state-{}">{}</span>', name, state.replace("_", " "))
+
+
+def show_instant(instant: datetime | None) -> str:
+    """An instant as its distance from now, with the full date behind it."""
+    if instant is None:
+        return "-"
+    local = timezone.localtime(instant)
+    full = f"{date_format(local, 'Y-m-d H:i:s')} {local.tzname() or ''}".strip()
+    return format_html(
+        '<time class="awa-time" datetime="{}" title="{}">{}</time>',
+        local.isoformat(),
+        full,
+        distance(instant),
+    )
+
+
+def distance(instant: datetime) -> str:
+    """How long ago, or in how long: ``3 min ago``, ``in 2 d``."""
+    seconds = (instant - timezone.now()).total_seconds()
+    amount = shorten(abs(seconds))
+    return f"in {amount}" if seconds > 0 else f"{amount} ago"
+
+
+def shorten(seconds: float) -> str:
+    """A duration in its largest unit."""
+    for unit, length in _UNITS:
+        if seconds >= length:
+            return f"{int(seconds // length):,} {unit}"
+    return f"{int(seconds)} s"
+
+
+def log(request: HttpRequest, model: type[Model], entries: Iterable[tuple[str, str, int, str]]) -> None:
+    """Record what the user did: object id, its name, action flag and message for each."""
+    content_type = ContentType.objects.get_for_model(model)
+    user_id = cast("int", request.user.pk)  # the admin lets nobody in who has none
+    LogEntry.objects.bulk_create(
+        LogEntry(
+            user_id=user_id,
+            content_type=content_type,
+            object_id=object_id,
+            object_repr=name[:200],
+            action_flag=flag,
+            change_message=message,
+        )
+        for object_id, name, flag, message in entries
+    )

@@ -1,0 +1,87 @@
+"""The live processes, and who does the duties of the whole installation."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.utils import timezone
+from django.utils.html import format_html
+
+from awa_django.admin.base import ListOnlyAdmin, show_instant
+from awa_django.conf import get_settings
+from awa_django.models import LeaderLease, RuntimeInstance
+
+
+@admin.register(RuntimeInstance)
+class RuntimeInstanceAdmin(ListOnlyAdmin):
+    """Supervisors and their children, as they report themselves."""
+
+    list_display = ("process", "role", "place", "serves", "load", "started", "seen", "health", "release")
+    ordering = ("name",)
+
+    @admin.display(description="process")
+    def process(self, instance: RuntimeInstance) -> str:
+        return instance.name
+
+    @admin.display(description="role")
+    def role(self, instance: RuntimeInstance) -> str:
+        return f"child of {instance.supervisor}" if instance.supervisor else "supervisor"
+
+    @admin.display(description="host and pid")
+    def place(self, instance: RuntimeInstance) -> str:
+        return f"{instance.hostname}:{instance.pid}"
+
+    @admin.display(description="queues")
+    def serves(self, instance: RuntimeInstance) -> str:
+        return ", ".join(instance.queues) or "-"
+
+    @admin.display(description="running")
+    def load(self, instance: RuntimeInstance) -> str:
+        return f"{instance.running_count} of {instance.concurrency}"
+
+    @admin.display(description="started")
+    def started(self, instance: RuntimeInstance) -> str:
+        return show_instant(instance.started_at)
+
+    @admin.display(description="last seen")
+    def seen(self, instance: RuntimeInstance) -> str:
+        return show_instant(instance.last_seen_at)
+
+    @admin.display(description="health")
+    def health(self, instance: RuntimeInstance) -> str:
+        if timezone.now() - instance.last_seen_at > get_settings().stale_after:
+            name, label = "failed", "silent"
+        elif instance.draining:
+            name, label = "retryable", "draining"
+        else:
+            name, label = "completed", "alive"
+        return format_html('<span class="awa-state awa-state-{}">{}</span>', name, label)
+
+    @admin.display(description="version")
+    def release(self, instance: RuntimeInstance) -> str:
+        return instance.version
+
+
+@admin.register(LeaderLease)
+class LeaderLeaseAdmin(ListOnlyAdmin):
+    """Each duty is done by whoever holds its lease."""
+
+    list_display = ("name", "held_by", "terms", "until")
+    ordering = ("duty",)
+
+    @admin.display(description="duty")
+    def name(self, lease: LeaderLease) -> str:
+        return lease.duty
+
+    @admin.display(description="holder")
+    def held_by(self, lease: LeaderLease) -> str:
+        if lease.holder is None or lease.expires_at <= timezone.now():
+            return "nobody"
+        return lease.holder
+
+    @admin.display(description="epoch")
+    def terms(self, lease: LeaderLease) -> int:
+        return lease.epoch
+
+    @admin.display(description="lease ends")
+    def until(self, lease: LeaderLease) -> str:
+        return show_instant(lease.expires_at) if lease.holder else "-"

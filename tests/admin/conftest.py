@@ -1,0 +1,36 @@
+"""Users with chosen permissions, and jobs for the pages to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+from django.test import Client
+
+Login = Callable[..., Client]
+
+
+@pytest.fixture
+def login(db: None) -> Login:
+    """``login("view_hotjob", ...)`` is a client of a staff member with these permissions of the app."""
+
+    def log_in(*codenames: str, is_staff: bool = True, **options: Any) -> Client:
+        user = User.objects.create_user(f"user-{User.objects.count()}", is_staff=is_staff)
+        permissions = Permission.objects.filter(content_type__app_label="awa", codename__in=codenames)
+        assert permissions.count() == len(codenames), codenames
+        user.user_permissions.set(permissions)
+        client = Client(**options)
+        client.force_login(user)
+        return client
+
+    return log_in
+
+
+@pytest.fixture
+def root(db: None) -> Client:
+    """A client of a superuser."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("root"))
+    return client
