@@ -14,25 +14,26 @@ from awa_django.durations import as_duration
 LONGEST_WAIT = timedelta(days=365)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Snooze:
     """Run the job again after ``delay`` (timedelta or seconds); the attempt is given back."""
 
     delay: timedelta
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delay", as_duration(self.delay, "Snooze.delay", most=LONGEST_WAIT))
+    def __init__(self, delay: timedelta | float) -> None:
+        object.__setattr__(self, "delay", as_duration(delay, "Snooze.delay", most=LONGEST_WAIT))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class RetryAfter:
     """The attempt failed for ``reason``: try again after ``delay``, or fail if it was the last one."""
 
     delay: timedelta
-    reason: str = ""
+    reason: str
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "delay", as_duration(self.delay, "RetryAfter.delay", most=LONGEST_WAIT))
+    def __init__(self, delay: timedelta | float, reason: str = "") -> None:
+        object.__setattr__(self, "delay", as_duration(delay, "RetryAfter.delay", most=LONGEST_WAIT))
+        object.__setattr__(self, "reason", reason)
 
 
 @dataclass(frozen=True, slots=True)

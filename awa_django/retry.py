@@ -1,6 +1,7 @@
 """Retry policies: from the attempt that failed to the wait before the next one.
 
-A policy is a plain object. ``delay`` answers for every integer and never more than the cap.
+A policy is a plain object, made with timedeltas or seconds. ``delay`` answers for every integer,
+with never more than the cap.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class RetryPolicy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Exponential:
     """``base`` after the first attempt, ``factor`` times more after each, at most ``cap``.
 
@@ -33,16 +34,23 @@ class Exponential:
     so that jobs which failed together do not come back together. The result is never above the cap.
     """
 
-    base: timedelta = timedelta(seconds=5)
-    factor: float = 2.0
-    cap: timedelta = DAY
-    jitter: float = 0.5
+    base: timedelta
+    factor: float
+    cap: timedelta
+    jitter: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "base", as_duration(self.base, "Exponential.base"))
-        object.__setattr__(self, "cap", as_duration(self.cap, "Exponential.cap"))
-        object.__setattr__(self, "factor", _number(self.factor, "Exponential.factor", 1.0, 100.0))
-        object.__setattr__(self, "jitter", _number(self.jitter, "Exponential.jitter", 0.0, 1.0))
+    def __init__(
+        self,
+        *,
+        base: timedelta | float = timedelta(seconds=5),
+        factor: float = 2.0,
+        cap: timedelta | float = DAY,
+        jitter: float = 0.5,
+    ) -> None:
+        object.__setattr__(self, "base", as_duration(base, "Exponential.base"))
+        object.__setattr__(self, "factor", _number(factor, "Exponential.factor", 1.0, 100.0))
+        object.__setattr__(self, "cap", as_duration(cap, "Exponential.cap"))
+        object.__setattr__(self, "jitter", _number(jitter, "Exponential.jitter", 0.0, 1.0))
 
     def delay(self, attempt: int) -> timedelta:
         base, cap = self.base.total_seconds(), self.cap.total_seconds()
@@ -53,19 +61,27 @@ class Exponential:
         return _jittered(wait, self.jitter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Linear:
     """``base`` after the first attempt and ``step`` more after each, at most ``cap``."""
 
-    base: timedelta = timedelta(seconds=30)
-    step: timedelta = timedelta(seconds=30)
-    cap: timedelta = DAY
-    jitter: float = 0.0
+    base: timedelta
+    step: timedelta
+    cap: timedelta
+    jitter: float
 
-    def __post_init__(self) -> None:
-        for name in ("base", "step", "cap"):
-            object.__setattr__(self, name, as_duration(getattr(self, name), f"Linear.{name}"))
-        object.__setattr__(self, "jitter", _number(self.jitter, "Linear.jitter", 0.0, 1.0))
+    def __init__(
+        self,
+        *,
+        base: timedelta | float = timedelta(seconds=30),
+        step: timedelta | float = timedelta(seconds=30),
+        cap: timedelta | float = DAY,
+        jitter: float = 0.0,
+    ) -> None:
+        object.__setattr__(self, "base", as_duration(base, "Linear.base"))
+        object.__setattr__(self, "step", as_duration(step, "Linear.step"))
+        object.__setattr__(self, "cap", as_duration(cap, "Linear.cap"))
+        object.__setattr__(self, "jitter", _number(jitter, "Linear.jitter", 0.0, 1.0))
 
     def delay(self, attempt: int) -> timedelta:
         cap = self.cap.total_seconds()
@@ -76,16 +92,16 @@ class Linear:
         return _jittered(wait, self.jitter)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Fixed:
     """The same ``wait`` after each attempt."""
 
-    wait: timedelta = timedelta(minutes=1)
-    jitter: float = 0.0
+    wait: timedelta
+    jitter: float
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "wait", as_duration(self.wait, "Fixed.wait"))
-        object.__setattr__(self, "jitter", _number(self.jitter, "Fixed.jitter", 0.0, 1.0))
+    def __init__(self, *, wait: timedelta | float = timedelta(minutes=1), jitter: float = 0.0) -> None:
+        object.__setattr__(self, "wait", as_duration(wait, "Fixed.wait"))
+        object.__setattr__(self, "jitter", _number(jitter, "Fixed.jitter", 0.0, 1.0))
 
     def delay(self, attempt: int) -> timedelta:
         return _jittered(self.wait.total_seconds(), self.jitter)

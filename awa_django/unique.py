@@ -29,7 +29,7 @@ KEY_BYTES = 16
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Unique:
     """At most one job with the same key holds it at a time; the key is the kind and the parts asked for.
 
@@ -41,27 +41,31 @@ class Unique:
     ``on_conflict``: ``skip`` answers with the holder's id, ``raise`` raises UniqueConflict.
     """
 
-    args: bool | tuple[str, ...] = False
-    queue: bool = False
-    period: timedelta | None = None
-    states: str | frozenset[JobState] = "unfinished"
-    on_conflict: Literal["skip", "raise"] = "skip"
+    args: bool | tuple[str, ...]
+    queue: bool
+    period: timedelta | None
+    states: str | frozenset[JobState]
+    on_conflict: Literal["skip", "raise"]
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "args", _names(self.args))
-        if not isinstance(self.queue, bool):
-            raise ConfigurationError(f"Unique.queue must be True or False, not {self.queue!r}")
-        if self.period is not None:
-            try:
-                period = as_duration(self.period, "Unique.period", least=timedelta(seconds=1))
-            except ValueError as exc:
-                raise ConfigurationError(str(exc)) from exc
-            object.__setattr__(self, "period", period)
-        object.__setattr__(self, "states", _states(self.states))
-        if self.on_conflict not in ("skip", "raise"):
-            raise ConfigurationError(
-                f"Unique.on_conflict must be 'skip' or 'raise', not {self.on_conflict!r}"
-            )
+    def __init__(
+        self,
+        *,
+        args: bool | Iterable[str] = False,
+        queue: bool = False,
+        period: timedelta | float | None = None,
+        states: str | Iterable[str] = "unfinished",
+        on_conflict: Literal["skip", "raise"] = "skip",
+    ) -> None:
+        settle = object.__setattr__
+        settle(self, "args", _names(args))
+        settle(self, "queue", queue)
+        settle(self, "period", _period(period))
+        settle(self, "states", _states(states))
+        settle(self, "on_conflict", on_conflict)
+        if queue not in (True, False):
+            raise ConfigurationError(f"Unique.queue must be True or False, not {queue!r}")
+        if on_conflict not in ("skip", "raise"):
+            raise ConfigurationError(f"Unique.on_conflict must be 'skip' or 'raise', not {on_conflict!r}")
 
     @property
     def mask(self) -> str:
@@ -127,6 +131,13 @@ def _check_floats(value: object, kind: str) -> None:
     elif isinstance(value, (list, tuple)):
         for item in value:
             _check_floats(item, kind)
+
+
+def _period(period: object) -> timedelta | None:
+    try:
+        return None if period is None else as_duration(period, "Unique.period", least=timedelta(seconds=1))
+    except ValueError as exc:
+        raise ConfigurationError(str(exc)) from exc
 
 
 def _names(args: object) -> bool | tuple[str, ...]:

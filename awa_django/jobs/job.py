@@ -39,6 +39,9 @@ class UsingOptions(TypedDict, total=False):
 class Job(Generic[P, R]):
     """A handler that can be enqueued. Called directly, it is the function itself."""
 
+    __name__: str
+    __qualname__: str
+
     def __init__(self, handler: Handler, options: Options | None = None) -> None:
         update_wrapper(cast("Callable[..., object]", self), handler.function)
         self.handler = handler

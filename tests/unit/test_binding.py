@@ -18,10 +18,10 @@ def signature(function: Any, takes_context: bool = False) -> Signature:
     return Signature(function, kind="k", takes_context=takes_context)
 
 
-def plain(order_id: int, to="", *, on: date | None = None): ...
+def plain(order_id: int, to="", *, on: date | None = None): ...  # type: ignore[no-untyped-def]
 
 
-def test_arguments_are_bound_by_name_without_defaults():
+def test_arguments_are_bound_by_name_without_defaults() -> None:
     assert signature(plain).bind((1,), {"to": "a"}) == {"order_id": 1, "to": "a"}
 
 
@@ -34,12 +34,12 @@ def test_arguments_are_bound_by_name_without_defaults():
         ((1,), {"x": 2}, "x"),
     ],
 )
-def test_call_that_does_not_fit_is_refused(args, kwargs, name):
+def test_call_that_does_not_fit_is_refused(args: Any, kwargs: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidJob, match=f"'k': .*{name}"):
         signature(plain).bind(args, kwargs)
 
 
-def test_arguments_survive_storage():
+def test_arguments_survive_storage() -> None:
     bound = {"order_id": 1, "on": date(2026, 1, 2)}
     text = signature(plain).encode(bound, max_bytes=1000)
     assert text == '{"order_id":1,"on":"2026-01-02"}'
@@ -55,15 +55,15 @@ def test_arguments_survive_storage():
         ("[]", "must be an object"),
     ],
 )
-def test_stored_arguments_that_do_not_fit_are_invalid(text, why):
+def test_stored_arguments_that_do_not_fit_are_invalid(text: str, why: str) -> None:
     with pytest.raises(InvalidJob, match=why):
         signature(plain).decode(text)
 
 
-def test_further_keywords_have_the_annotation_of_the_rest():
-    def typed(order_id: int, **rest: date): ...
+def test_further_keywords_have_the_annotation_of_the_rest() -> None:
+    def typed(order_id: int, **rest: date): ...  # type: ignore[no-untyped-def]
 
-    def untyped(**rest): ...
+    def untyped(**rest): ...  # type: ignore[no-untyped-def]
 
     bound = signature(typed).bind((1,), {"a": date(2026, 1, 1), "b": date(2026, 1, 2)})
     assert bound == {"order_id": 1, "a": date(2026, 1, 1), "b": date(2026, 1, 2)}
@@ -75,8 +75,8 @@ def test_further_keywords_have_the_annotation_of_the_rest():
     assert not signature(plain).accepts("anything")
 
 
-def test_context_is_no_argument():
-    def handler(context: JobContext, order_id: int): ...
+def test_context_is_no_argument() -> None:
+    def handler(context: JobContext, order_id: int): ...  # type: ignore[no-untyped-def]
 
     taken = signature(handler, takes_context=True)
     assert taken.bind((1,), {}) == {"order_id": 1}
@@ -85,19 +85,19 @@ def test_context_is_no_argument():
         taken.bind((), {"context": 1, "order_id": 1})
 
 
-def test_annotations_that_tell_nothing_are_plain_json():
-    def handler(a, b: Any, c: object): ...
+def test_annotations_that_tell_nothing_are_plain_json() -> None:
+    def handler(a, b: Any, c: object): ...  # type: ignore[no-untyped-def]
 
     assert signature(handler).types == {}
 
 
-def positional_only(a, /): ...
+def positional_only(a, /): ...  # type: ignore[no-untyped-def]
 
 
-def star(*values): ...
+def star(*values): ...  # type: ignore[no-untyped-def]
 
 
-def keyword_context(*, context): ...
+def keyword_context(*, context): ...  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize(
@@ -110,37 +110,37 @@ def keyword_context(*, context): ...
         (lambda: None, True, "first parameter must be the context"),
     ],
 )
-def test_function_that_is_no_handler_is_refused(function, takes_context, why):
+def test_function_that_is_no_handler_is_refused(function: Any, takes_context: bool, why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         signature(function, takes_context)
 
 
-def test_positional_only_context_is_accepted():
-    def handler(context, /, order_id): ...
+def test_positional_only_context_is_accepted() -> None:
+    def handler(context, /, order_id): ...  # type: ignore[no-untyped-def]
 
     assert signature(handler, takes_context=True).bind((1,), {}) == {"order_id": 1}
 
 
-def test_annotation_that_cannot_be_resolved_is_named_at_first_use():
-    def handler(order_id: int, amount: Decimal): ...
+def test_annotation_that_cannot_be_resolved_is_named_at_first_use() -> None:
+    def handler(order_id: int, amount: Decimal): ...  # type: ignore[no-untyped-def]
 
     made = signature(handler)
     with pytest.raises(ConfigurationError, match=r"'amount' of 'k' cannot be resolved.*TYPE_CHECKING"):
         made.encode({"order_id": 1}, max_bytes=100)
 
 
-def test_defaults_are_encoded_as_far_as_json_holds_them():
+def test_defaults_are_encoded_as_far_as_json_holds_them() -> None:
     marker = object()
 
-    def handler(order_id, on: date = date(2026, 1, 2), to: int = None, other=marker): ...  # noqa: RUF013
+    def handler(order_id, on: date = date(2026, 1, 2), to: int = None, other=marker): ...  # type: ignore[assignment, no-untyped-def]  # noqa: RUF013
 
     assert signature(handler).encoded_defaults == {"on": "2026-01-02", "to": None}
 
 
-def test_result_is_restored_by_the_return_annotation_or_left_plain():
+def test_result_is_restored_by_the_return_annotation_or_left_plain() -> None:
     def dated() -> date: ...  # type: ignore[empty-body]
 
-    def untold(): ...
+    def untold(): ...  # type: ignore[no-untyped-def]
 
     def unresolved() -> Decimal: ...  # type: ignore[empty-body]
 

@@ -74,7 +74,7 @@ def nested(depth: int) -> list[Any]:
     ],
     ids=repr,
 )
-def test_typed_argument_comes_back_as_it_went_in(value, hint):
+def test_typed_argument_comes_back_as_it_went_in(value: Any, hint: Any) -> None:
     restored = decode_args(encode(value, hint), {"x": hint}, kind="k")["x"]
     assert restored == value
     assert type(restored) is type(value)
@@ -92,7 +92,7 @@ PLAIN = st.recursive(
 
 
 @given(value=PLAIN)
-def test_untyped_json_comes_back_as_it_went_in(value):
+def test_untyped_json_comes_back_as_it_went_in(value: Any) -> None:
     text = encode(value)
     assert decode_args(text, {}, kind="k") == {"x": value}
     assert json.loads(text) == {"x": value}
@@ -121,7 +121,7 @@ def test_untyped_json_comes_back_as_it_went_in(value):
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_untyped_argument_is_refused_by_name(value, why):
+def test_untyped_argument_is_refused_by_name(value: Any, why: str) -> None:
     with pytest.raises(InvalidJob, match=f"argument 'x' of 'k'.*{why}"):
         encode(value)
 
@@ -144,13 +144,13 @@ def test_untyped_argument_is_refused_by_name(value, why):
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_typed_argument_that_does_not_fit_is_refused_by_name(value, hint, why):
+def test_typed_argument_that_does_not_fit_is_refused_by_name(value: Any, hint: Any, why: str) -> None:
     with pytest.raises(InvalidJob, match=f"argument 'x' of 'k'.*{why}"):
         encode(value, hint)
 
 
 @pytest.mark.parametrize("depth", [101, 500, 200_000])
-def test_deep_value_is_refused_or_cut(depth):
+def test_deep_value_is_refused_or_cut(depth: int) -> None:
     value = nested(depth)
     for hint in (None, list):
         with pytest.raises(InvalidJob, match="argument 'x' of 'k'"):
@@ -158,14 +158,14 @@ def test_deep_value_is_refused_or_cut(depth):
     assert "truncated" in encode_result(value)
 
 
-def test_value_that_holds_itself_is_refused():
+def test_value_that_holds_itself_is_refused() -> None:
     value: list[Any] = []
     value.append(value)
     with pytest.raises(InvalidJob, match="holds itself"):
         encode(value)
 
 
-def test_subclasses_of_plain_types_are_what_they_are_a_kind_of():
+def test_subclasses_of_plain_types_are_what_they_are_a_kind_of() -> None:
     class Number(int): ...
 
     class Share(float): ...
@@ -175,24 +175,24 @@ def test_subclasses_of_plain_types_are_what_they_are_a_kind_of():
     assert encode(Share(0.5), float) == encode(Share(0.5)) == '{"x":0.5}'
 
 
-def test_too_large_payload_names_the_largest_argument():
+def test_too_large_payload_names_the_largest_argument() -> None:
     with pytest.raises(InvalidJob, match=r"2\d\d bytes.*MAX_ARGS_BYTES.*100.*largest is 'body'"):
         encode_args({"id": 1, "body": "ü" * 100}, kind="k", max_bytes=100)
     assert encode_args({}, kind="k", max_bytes=2) == "{}"
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "{", '{"x": ' + "1" * 5000 + "}", "[" * 100_000])
-def test_stored_arguments_that_cannot_be_read_are_invalid(text):
+def test_stored_arguments_that_cannot_be_read_are_invalid(text: str) -> None:
     with pytest.raises(InvalidJob, match="the arguments of 'k'"):
         decode_args(text, {}, kind="k")
 
 
-def test_stored_argument_of_another_type_is_invalid_by_name():
+def test_stored_argument_of_another_type_is_invalid_by_name() -> None:
     with pytest.raises(InvalidJob, match="argument 'x' of 'k' does not fit"):
         decode_args('{"x": "a"}', {"x": int}, kind="k")
 
 
-def test_text_is_cleaned_and_cut():
+def test_text_is_cleaned_and_cut() -> None:
     assert clean_text("a\x00b\ud800c", 100) == "a\ufffdb\ufffdc"
     cut = clean_text("a" * 1000, 50)
     assert len(cut) == 50
@@ -207,12 +207,12 @@ class Broken:
 
 
 class BrokenList(list):  # type: ignore[type-arg]
-    def __iter__(self):
+    def __iter__(self) -> Any:
         raise RuntimeError("no iteration")
 
 
 class BrokenDict(dict):  # type: ignore[type-arg]
-    def items(self):
+    def items(self) -> Any:
         raise RuntimeError("no items")
 
 
@@ -245,7 +245,7 @@ class BrokenDict(dict):  # type: ignore[type-arg]
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_any_result_becomes_json_that_postgresql_can_store(value):
+def test_any_result_becomes_json_that_postgresql_can_store(value: Any) -> None:
     text = encode_result(value)
     assert "\x00" not in text
     assert "\\u0000" not in text
@@ -254,12 +254,12 @@ def test_any_result_becomes_json_that_postgresql_can_store(value):
 
 
 @given(value=PLAIN)
-def test_plain_result_is_kept_as_it_is(value):
+def test_plain_result_is_kept_as_it_is(value: Any) -> None:
     assert json.loads(encode_result(value)) == value
     assert clean_json(value) == value
 
 
-def test_typed_result_is_encoded_as_an_argument_is():
+def test_typed_result_is_encoded_as_an_argument_is() -> None:
     assert json.loads(encode_result(Line("a", 1))) == {"sku": "a", "count": 1, "at": None}
     assert json.loads(encode_result({"at": date(2026, 1, 2), "n": (1, 2)})) == {
         "at": "2026-01-02",
@@ -267,7 +267,7 @@ def test_typed_result_is_encoded_as_an_argument_is():
     }
 
 
-def test_result_over_its_limit_is_dropped_and_says_so():
+def test_result_over_its_limit_is_dropped_and_says_so() -> None:
     assert json.loads(encode_result("a" * 100, limit=50)) == {
         "awa:dropped": "the result took 102 bytes, 50 are kept"
     }

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -9,13 +10,13 @@ from awa_django.errors import ConfigurationError
 from awa_django.retry import Fixed
 
 
-def test_defaults_hold_without_the_setting(settings):
+def test_defaults_hold_without_the_setting(settings: Any) -> None:
     del settings.AWA
     assert get_settings() == AwaSettings()
     assert get_settings().heartbeat_interval == timedelta(seconds=30)
 
 
-def test_setting_is_read_again_when_it_changes(settings):
+def test_setting_is_read_again_when_it_changes(settings: Any) -> None:
     settings.AWA = {"DATABASE": "queue"}
     assert get_settings().database == "queue"
     assert get_settings() is get_settings()
@@ -23,7 +24,7 @@ def test_setting_is_read_again_when_it_changes(settings):
     assert get_settings().database == "other"
 
 
-def test_durations_are_timedeltas_or_seconds(settings):
+def test_durations_are_timedeltas_or_seconds(settings: Any) -> None:
     settings.AWA = {"TIMEOUT": 1.5, "POLL_INTERVAL": timedelta(minutes=1), "SWEEP_INTERVAL": 7}
     read = get_settings()
     assert (read.timeout, read.poll_interval, read.sweep_interval) == (
@@ -33,7 +34,7 @@ def test_durations_are_timedeltas_or_seconds(settings):
     )
 
 
-def test_every_attribute_is_a_key(settings):
+def test_every_attribute_is_a_key(settings: Any) -> None:
     settings.AWA = {
         "DATABASE": "default",
         "QUEUES": ["mail"],
@@ -59,7 +60,7 @@ def test_every_attribute_is_a_key(settings):
     assert (read.retry, read.max_attempts, read.health) == (Fixed(), 3, "127.0.0.1:8001")
 
 
-def test_retention_is_by_queue_then_by_state_then_the_default(settings):
+def test_retention_is_by_queue_then_by_state_then_the_default(settings: Any) -> None:
     settings.AWA = {"RETENTION": {"completed": 60, "queues": {"mail": {"completed": 0, "failed": 5}}}}
     retention = get_settings().retention
     assert retention.of("mail", "completed") == timedelta(0)
@@ -69,12 +70,12 @@ def test_retention_is_by_queue_then_by_state_then_the_default(settings):
     assert retention.of("other", "failed") == timedelta(days=7)
 
 
-def test_retry_may_be_a_dict(settings):
+def test_retry_may_be_a_dict(settings: Any) -> None:
     settings.AWA = {"RETRY": {"policy": "fixed", "wait": 9}}
     assert get_settings().retry == Fixed(wait=9)
 
 
-def test_unknown_key_names_the_nearest(settings):
+def test_unknown_key_names_the_nearest(settings: Any) -> None:
     settings.AWA = {"HEARTBEAT": 5}
     with pytest.raises(ConfigurationError, match=r"no key 'HEARTBEAT': did you mean 'HEARTBEAT_INTERVAL'"):
         get_settings()
@@ -113,25 +114,25 @@ def test_unknown_key_names_the_nearest(settings):
     ],
     ids=repr,
 )
-def test_wrong_value_is_refused_by_key(settings, key, value):
+def test_wrong_value_is_refused_by_key(settings: Any, key: str, value: Any) -> None:
     settings.AWA = {key: value}
     with pytest.raises(ConfigurationError, match=rf"AWA\['{key}'\]"):
         get_settings()
 
 
-def test_bad_stored_policy_is_refused(settings):
+def test_bad_stored_policy_is_refused(settings: Any) -> None:
     settings.AWA = {"RETRY": {"policy": "none"}}
     with pytest.raises(ConfigurationError, match="unknown retry policy"):
         get_settings()
 
 
-def test_setting_must_be_a_dict(settings):
+def test_setting_must_be_a_dict(settings: Any) -> None:
     settings.AWA = ["DATABASE"]
     with pytest.raises(ConfigurationError, match="AWA must be a dict"):
         get_settings()
 
 
-def test_stale_after_leaves_room_for_a_late_heartbeat(settings):
+def test_stale_after_leaves_room_for_a_late_heartbeat(settings: Any) -> None:
     settings.AWA = {"HEARTBEAT_INTERVAL": 50}
     with pytest.raises(ConfigurationError, match="STALE_AFTER"):
         get_settings()

@@ -21,14 +21,14 @@ def context(**changes: Any) -> JobContext:
     )
 
 
-def test_is_cancelled_asks_each_time():
+def test_is_cancelled_asks_each_time() -> None:
     answers = iter([False, True])
     asked = context(cancelled=lambda: next(answers))
     assert [asked.is_cancelled, asked.is_cancelled] == [False, True]
     assert not context().is_cancelled
 
 
-def test_progress_reports_what_is_given_and_cleans_the_message():
+def test_progress_reports_what_is_given_and_cleans_the_message() -> None:
     reports: list[object] = []
     running = context(report=reports.append)
     running.progress(50)
@@ -42,11 +42,11 @@ def test_progress_reports_what_is_given_and_cleans_the_message():
 
 
 @pytest.mark.parametrize("percent", [-1, 101, float("nan"), True])
-def test_progress_refuses_what_is_no_percent(percent):
+def test_progress_refuses_what_is_no_percent(percent: Any) -> None:
     with pytest.raises(ValueError, match="percent"):
         context().progress(percent)
 
 
-def test_progress_refuses_a_checkpoint_that_would_not_come_back():
+def test_progress_refuses_a_checkpoint_that_would_not_come_back() -> None:
     with pytest.raises(InvalidJob, match="checkpoint"):
         context().progress(checkpoint={"at": object()})  # type: ignore[dict-item]

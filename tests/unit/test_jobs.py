@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -26,10 +26,9 @@ from awa_django.jobs.declare import default_kind
 
 
 @pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_handlers", "_by_alias", "_periodic"):
         monkeypatch.setattr(registry, name, {})
-    yield
 
 
 def send_receipt(order_id: int, to: str = "") -> str:
@@ -58,11 +57,11 @@ def in_module(module: str) -> Callable[..., object]:
         ("jobs.tasks", "jobs.send"),
     ],
 )
-def test_kind_is_package_and_function(module, kind):
+def test_kind_is_package_and_function(module: str, kind: str) -> None:
     assert default_kind(in_module(module)) == kind
 
 
-def test_job_is_still_its_function():
+def test_job_is_still_its_function() -> None:
     made = job(send_receipt)
     assert made(1, to="a") == "1 a"
     assert made.__name__ == "send_receipt"
@@ -71,7 +70,7 @@ def test_job_is_still_its_function():
     assert repr(made) == "<Job unit.test_jobs.send_receipt>"
 
 
-def test_declaration_is_what_the_registry_has():
+def test_declaration_is_what_the_registry_has() -> None:
     unique = Unique(args=("order_id",))
     handler = job(
         kind="mail.receipt",
@@ -101,13 +100,13 @@ def test_declaration_is_what_the_registry_has():
     assert registry.get("old.receipt") is handler
 
 
-def test_async_handler_is_known_as_such():
+def test_async_handler_is_known_as_such() -> None:
     async def handler() -> None: ...
 
     assert job(handler).handler.is_async
 
 
-def test_context_is_passed_in_a_direct_call_only():
+def test_context_is_passed_in_a_direct_call_only() -> None:
     @job(takes_context=True)
     def handler(context: JobContext, order_id: int) -> int:
         return context.attempt + order_id
@@ -146,37 +145,37 @@ def test_context_is_passed_in_a_direct_call_only():
     ],
     ids=repr,
 )
-def test_wrong_declaration_is_refused_naming_the_function(options):
-    with pytest.raises(ConfigurationError, match="@job on .*send_receipt"):
+def test_wrong_declaration_is_refused_naming_the_function(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"@job on .*send_receipt"):
         job(**options)(send_receipt)
     assert registry.handlers() == []
 
 
-def test_unknown_option_is_a_type_error():
+def test_unknown_option_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="no option retries"):
         job(retries=5)(send_receipt)  # type: ignore[call-overload]
 
 
-def test_what_is_no_plain_function_is_refused():
-    def generator():
+def test_what_is_no_plain_function_is_refused() -> None:
+    def generator() -> Iterator[int]:
         yield 1
 
-    async def async_generator():
+    async def async_generator() -> AsyncIterator[int]:
         yield 1
 
     for function in (generator, async_generator, int, len, job(send_receipt)):
-        with pytest.raises(ConfigurationError, match="@job on|@job goes on a function"):
+        with pytest.raises(ConfigurationError, match=r"@job on|@job goes on a function"):
             job(function)
 
 
-def test_atomic_async_handler_is_refused():
+def test_atomic_async_handler_is_refused() -> None:
     async def handler() -> None: ...
 
     with pytest.raises(ConfigurationError, match="atomic=True needs a sync handler"):
         job(atomic=True)(handler)
 
 
-def test_using_keeps_earlier_options_and_leaves_the_job_alone():
+def test_using_keeps_earlier_options_and_leaves_the_job_alone() -> None:
     made = job(send_receipt)
     later = made.using(priority=1).using(queue="mail", delay=5)
     assert (later.options.priority, later.options.queue, later.options.delay) == (
@@ -190,7 +189,7 @@ def test_using_keeps_earlier_options_and_leaves_the_job_alone():
     assert later.using(run_at=at).using(delay=1).options.run_at is None
 
 
-def test_unknown_using_option_is_a_type_error_that_lists_the_known():
+def test_unknown_using_option_is_a_type_error_that_lists_the_known() -> None:
     with pytest.raises(TypeError, match=r"no option when: the options are run_at, delay"):
         job(send_receipt).using(when=5)  # type: ignore[call-arg]
 
@@ -226,51 +225,51 @@ def test_unknown_using_option_is_a_type_error_that_lists_the_known():
     ],
     ids=lambda options: repr(options)[:40],
 )
-def test_wrong_option_is_refused_by_name(options: dict[str, Any]):
+def test_wrong_option_is_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match=next(iter(options))):
         job(send_receipt).using(**options)
 
 
-def test_run_at_and_delay_exclude_each_other():
+def test_run_at_and_delay_exclude_each_other() -> None:
     with pytest.raises(InvalidJob, match="run_at and delay"):
         job(send_receipt).using(run_at=datetime(2026, 1, 1, tzinfo=UTC), delay=5)
 
 
-def test_policy_of_ones_own_cannot_travel_with_one_job():
+def test_policy_of_ones_own_cannot_travel_with_one_job() -> None:
     class Own:
         def delay(self, attempt: int) -> timedelta:
             return timedelta(0)
 
     assert job(retry=Own())(send_receipt).handler.retry.delay(1) == timedelta(0)
-    with pytest.raises(InvalidJob, match="retry: .*cannot be stored"):
+    with pytest.raises(InvalidJob, match=r"retry: .*cannot be stored"):
         job(send_receipt).using(retry=Own())
 
 
-def test_options_of_one_job_travel_in_its_metadata():
+def test_options_of_one_job_travel_in_its_metadata() -> None:
     made = job(send_receipt).using(timeout=1.5, retry=Fixed(wait=9), metadata={"trace": "x"})
     assert prepare(made.item(1)).job.metadata == (
         '{"trace":"x","awa:timeout":1.5,"awa:retry":{"policy":"fixed","wait":9.0,"jitter":0.0}}'
     )
 
 
-def test_too_large_metadata_is_refused(settings):
+def test_too_large_metadata_is_refused(settings: Any) -> None:
     settings.AWA = {"MAX_ARGS_BYTES": 100}
     with pytest.raises(InvalidJob, match="metadata takes"):
         prepare(job(send_receipt).using(metadata={"a": "b" * 100}).item(1))
 
 
-def test_key_counts_defaults_that_are_left_out():
+def test_key_counts_defaults_that_are_left_out() -> None:
     made = job(unique=Unique(args=True))(send_receipt)
     assert prepare(made.item(1)).keyed(None) != prepare(made.item(2)).keyed(None)
     assert prepare(made.item(1)).keyed(None).unique_key == prepare(made.item(1, to="")).keyed(None).unique_key
 
 
-def test_using_unique_of_an_unknown_argument_is_refused():
+def test_using_unique_of_an_unknown_argument_is_refused() -> None:
     with pytest.raises(InvalidJob, match="'nope', which is no parameter"):
         prepare(job(send_receipt).using(unique=Unique(args=("nope",))).item(1))
 
 
-def test_periodic_declares_a_schedule_and_gives_the_job_back():
+def test_periodic_declares_a_schedule_and_gives_the_job_back() -> None:
     made = job(queue="mail")(send_receipt)
     assert periodic("0 9 * * mon-fri", timezone="Europe/Madrid", args={"order_id": 1})(made) is made
     [schedule] = registry.periodic_jobs()
@@ -279,7 +278,7 @@ def test_periodic_declares_a_schedule_and_gives_the_job_back():
     assert schedule.encode() == '{"order_id":1}'
 
 
-def test_periodic_on_a_function_makes_it_a_job():
+def test_periodic_on_a_function_makes_it_a_job() -> None:
     @periodic("@daily", name="nightly")
     def clean() -> None: ...
 
@@ -298,18 +297,19 @@ def test_periodic_on_a_function_makes_it_a_job():
         ("@daily", {"args": {"order_id": 1}, "metadata": {"awa:x": 1}}, "reserved"),
     ],
 )
-def test_wrong_periodic_declaration_is_refused(expr, options, why):
+def test_wrong_periodic_declaration_is_refused(expr: str, options: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigurationError, match=why):
         periodic(expr, **options)(job(send_receipt))
     assert registry.periodic_jobs() == []
 
 
-def test_import_and_decorators_touch_no_setting():
+def test_import_and_decorators_touch_no_setting() -> None:
     code = """
 import os, sys
 os.environ.pop("DJANGO_SETTINGS_MODULE", None)
 from datetime import timedelta
-from awa_django import job, periodic, Unique, Snooze, RetryAfter, Cancel, Exponential, enqueue_many, JobContext
+from awa_django import Cancel, Exponential, JobContext, RetryAfter, Snooze, Unique
+from awa_django import enqueue_many, job, periodic
 @periodic("@daily", args={"n": 1})
 @job(unique=Unique(args=True, period=timedelta(hours=1)), retry=Exponential(), timeout=5)
 def handler(n: int): ...

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,16 +16,15 @@ from awa_django.retry import Exponential, Fixed
 
 
 @pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_handlers", "_by_alias", "_periodic"):
         monkeypatch.setattr(registry, name, {})
-    yield
 
 
-def one(order_id=1): ...
+def one(order_id: int = 1) -> None: ...
 
 
-def two(): ...
+def two() -> None: ...
 
 
 def handler(kind: str, function: Callable[..., object] = one, **options: Any) -> Handler:
@@ -33,14 +33,14 @@ def handler(kind: str, function: Callable[..., object] = one, **options: Any) ->
     )
 
 
-def test_handler_is_found_by_kind_and_alias():
+def test_handler_is_found_by_kind_and_alias() -> None:
     made = registry.register(handler("shop.one", aliases=("old.one",)))
     assert registry.get("shop.one") is registry.get("old.one") is made
     assert registry.kinds() == ["old.one", "shop.one"]
     assert registry.handlers() == [made]
 
 
-def test_unknown_kind_is_none_or_an_error_with_the_kind():
+def test_unknown_kind_is_none_or_an_error_with_the_kind() -> None:
     assert registry.find("x") is None
     with pytest.raises(UnknownJobKind) as caught:
         registry.get("x")
@@ -48,27 +48,27 @@ def test_unknown_kind_is_none_or_an_error_with_the_kind():
 
 
 @pytest.mark.parametrize("options", [{"kind": "a"}, {"kind": "old"}, {"kind": "b", "aliases": ("a",)}])
-def test_second_function_of_a_kind_is_refused_naming_both(options):
+def test_second_function_of_a_kind_is_refused_naming_both(options: dict[str, Any]) -> None:
     registry.register(handler("a", one, aliases=("old",)))
     with pytest.raises(ConfigurationError, match=r"test_registry\.one and .*test_registry\.two"):
         registry.register(handler(function=two, **options))
     assert registry.kinds() == ["a", "old"]
 
 
-def test_function_loaded_anew_replaces_its_older_self():
+def test_function_loaded_anew_replaces_its_older_self() -> None:
     registry.register(handler("a", aliases=("gone",)))
     newer = registry.register(handler("a"))
     assert registry.get("a") is newer
     assert registry.find("gone") is None
 
 
-def test_queues_are_those_of_the_handlers():
+def test_queues_are_those_of_the_handlers() -> None:
     registry.register(handler("a", one, queue="mail"))
     registry.register(handler("b", two))
     assert registry.queues() == ["default", "mail"]
 
 
-def test_undeclared_values_are_the_settings(settings):
+def test_undeclared_values_are_the_settings(settings: Any) -> None:
     made = handler("a")
     assert (made.max_attempts, made.retry, made.timeout) == (25, Exponential(), None)
     settings.AWA = {"MAX_ATTEMPTS": 3, "RETRY": Fixed(), "TIMEOUT": 9}
@@ -83,13 +83,13 @@ def periodic(name: str, made: Handler) -> PeriodicJob:
     return PeriodicJob(name=name, cron_expr="@daily", timezone="UTC", handler=made, arguments={"order_id": 2})
 
 
-def test_periodic_job_takes_its_options_from_the_handler():
+def test_periodic_job_takes_its_options_from_the_handler() -> None:
     made = periodic("p", handler("a", queue="mail", priority=1, declared_max_attempts=2, tags=("t",)))
     assert (made.kind, made.queue, made.priority, made.max_attempts, made.tags) == ("a", "mail", 1, 2, ("t",))
     assert made.encode() == '{"order_id":2}'
 
 
-def test_second_periodic_job_of_a_name_is_refused():
+def test_second_periodic_job_of_a_name_is_refused() -> None:
     made = handler("a")
     registry.register_periodic(periodic("p", made))
     registry.register_periodic(periodic("q", made))
@@ -99,7 +99,7 @@ def test_second_periodic_job_of_a_name_is_refused():
     assert [job.name for job in registry.periodic_jobs()] == ["p", "q"]
 
 
-def test_unregister_forgets_the_schedules_too():
+def test_unregister_forgets_the_schedules_too() -> None:
     made = registry.register(handler("a", aliases=("b",)))
     registry.register_periodic(periodic("p", made))
     registry.unregister(made)
@@ -107,7 +107,9 @@ def test_unregister_forgets_the_schedules_too():
     assert registry.periodic_jobs() == []
 
 
-def test_discover_imports_the_modules_of_the_setting(settings, tmp_path, monkeypatch):
+def test_discover_imports_the_modules_of_the_setting(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "awa_imported_here.py").write_text("LOADED = True")
     monkeypatch.syspath_prepend(tmp_path)
     settings.AWA = {"IMPORTS": ["awa_imported_here"]}
@@ -116,7 +118,9 @@ def test_discover_imports_the_modules_of_the_setting(settings, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("text", ["import not_there_at_all", "1 / 0", "def"])
-def test_import_error_is_loud_and_names_the_module(settings, tmp_path, monkeypatch, text):
+def test_import_error_is_loud_and_names_the_module(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     (tmp_path / "awa_broken_here.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     settings.AWA = {"IMPORTS": ["awa_broken_here"]}
@@ -125,7 +129,9 @@ def test_import_error_is_loud_and_names_the_module(settings, tmp_path, monkeypat
     assert caught.value.__cause__ is not None
 
 
-def test_discover_imports_tasks_and_jobs_of_an_installed_app(settings, tmp_path, monkeypatch):
+def test_discover_imports_tasks_and_jobs_of_an_installed_app(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     app = tmp_path / "awa_app_here"
     app.mkdir()
     (app / "__init__.py").touch()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,11 +28,11 @@ def cap_of(policy: RetryPolicy) -> timedelta:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 @given(attempt=st.one_of(st.integers(), st.integers(0, 30), st.sampled_from([10**400, -(10**400)])))
-def test_delay_answers_for_every_integer_and_stays_under_its_cap(policy, attempt):
+def test_delay_answers_for_every_integer_and_stays_under_its_cap(policy: RetryPolicy, attempt: int) -> None:
     assert timedelta(0) <= policy.delay(attempt) <= cap_of(policy)
 
 
-def test_exponential_grows_to_its_cap():
+def test_exponential_grows_to_its_cap() -> None:
     policy = Exponential(base=5, factor=2, cap=60, jitter=0)
     assert [policy.delay(attempt).total_seconds() for attempt in (0, 1, 2, 3, 4, 5, 99)] == [
         5,
@@ -44,18 +45,18 @@ def test_exponential_grows_to_its_cap():
     ]
 
 
-def test_default_reaches_a_day_and_no_more():
+def test_default_reaches_a_day_and_no_more() -> None:
     assert timedelta(hours=12) <= Exponential().delay(40) <= timedelta(hours=24)
 
 
-def test_jitter_spreads_jobs_that_failed_together():
+def test_jitter_spreads_jobs_that_failed_together() -> None:
     waits = {Exponential().delay(3) for _ in range(100)}
     assert len(waits) > 90
     assert min(waits) >= timedelta(seconds=10)
     assert max(waits) <= timedelta(seconds=20)
 
 
-def test_linear_and_fixed():
+def test_linear_and_fixed() -> None:
     assert [Linear(base=1, step=2, cap=6).delay(n).total_seconds() for n in (1, 2, 3, 4, 5)] == [
         1,
         3,
@@ -67,7 +68,7 @@ def test_linear_and_fixed():
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
-def test_policy_survives_json(policy):
+def test_policy_survives_json(policy: RetryPolicy) -> None:
     assert from_json(to_json(policy)) == policy
 
 
@@ -85,12 +86,12 @@ def test_policy_survives_json(policy):
         {"policy": ["fixed"]},
     ],
 )
-def test_bad_json_is_refused(data):
+def test_bad_json_is_refused(data: Any) -> None:
     with pytest.raises(ValueError):
         from_json(data)
 
 
-def test_policy_of_ones_own_works_but_does_not_travel():
+def test_policy_of_ones_own_works_but_does_not_travel() -> None:
     class Own:
         def delay(self, attempt: int) -> timedelta:
             return timedelta(seconds=attempt)

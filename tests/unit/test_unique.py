@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ VECTORS = json.loads(Path(__file__).with_name("unique_key_vectors.json").read_te
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=range(len(VECTORS)))
-def test_key_equals_its_golden_vector(vector):
+def test_key_equals_its_golden_vector(vector: Any) -> None:
     key = unique_key(
         vector["kind"], queue=vector["queue"], args=vector["args"], period_bucket=vector["period_bucket"]
     )
@@ -34,13 +35,13 @@ JSON_VALUES = st.recursive(
 
 
 @given(args=st.dictionaries(st.sampled_from(["a", "b", "ü", "zz"]), JSON_VALUES))
-def test_key_does_not_depend_on_the_order_of_arguments(args):
+def test_key_does_not_depend_on_the_order_of_arguments(args: Any) -> None:
     turned = dict(reversed(args.items()))
     assert unique_key("k", args=args) == unique_key("k", args=turned)
     assert unique_key("k", args=args) == unique_key("k", args=json.loads(json.dumps(args)))
 
 
-def test_parts_that_differ_give_other_keys():
+def test_parts_that_differ_give_other_keys() -> None:
     keys = {
         unique_key("k"),
         unique_key("k2"),
@@ -59,16 +60,16 @@ def test_parts_that_differ_give_other_keys():
 
 
 @pytest.mark.parametrize("number", [1e16, 1e-7, -0.0, 1.5e300, float("nan"), float("inf")])
-def test_float_that_others_write_differently_is_refused(number):
+def test_float_that_others_write_differently_is_refused(number: float) -> None:
     with pytest.raises(InvalidJob, match="cannot be part of a unique key"):
         unique_key("k", args={"a": [{"b": number}]})
 
 
-def test_plain_float_counts():
+def test_plain_float_counts() -> None:
     assert unique_key("k", args={"a": 0.1}) != unique_key("k", args={"a": 0.2})
 
 
-def test_named_arguments_count_alone():
+def test_named_arguments_count_alone() -> None:
     unique = Unique(args=("order_id",))
     assert unique.key("k", queue="q", args={"order_id": 1, "to": "a"}, at=None) == unique_key(
         "k", args={"order_id": 1}
@@ -77,7 +78,7 @@ def test_named_arguments_count_alone():
     assert Unique(queue=True).key("k", queue="q", args={}, at=None) == unique_key("k", queue="q")
 
 
-def test_bucket_counts_periods_since_1970_in_utc():
+def test_bucket_counts_periods_since_1970_in_utc() -> None:
     unique = Unique(period=timedelta(hours=1))
     at = datetime(1970, 1, 1, 1, 59, 59, 999_999, tzinfo=UTC)
     assert unique.bucket(at) == 1
@@ -89,13 +90,13 @@ def test_bucket_counts_periods_since_1970_in_utc():
         unique.key("k", queue="q", args={}, at=None)
 
 
-def test_default_mask_holds_while_unfinished():
+def test_default_mask_holds_while_unfinished() -> None:
     assert Unique().mask == "11101001"
     assert Unique(states="kept").mask == "11111111"
     assert {Unique(states=group).mask[1] for group in STATE_GROUPS} == {"1"}
 
 
-def test_set_that_holds_all_unfinished_states_is_accepted():
+def test_set_that_holds_all_unfinished_states_is_accepted() -> None:
     states = STATE_GROUPS["unfinished"] | {JobState.CANCELLED}
     assert Unique(states=states).mask == "11101011"
     assert Unique(states=set(STATE_GROUPS["unfinished"])) == Unique(states=STATE_GROUPS["unfinished"])
@@ -104,7 +105,7 @@ def test_set_that_holds_all_unfinished_states_is_accepted():
 @pytest.mark.parametrize(
     "states", [{"available", "running"}, {"scheduled", "available"}, set(), {"completed"}]
 )
-def test_mask_that_the_engine_would_collide_with_is_refused(states):
+def test_mask_that_the_engine_would_collide_with_is_refused(states: Any) -> None:
     with pytest.raises(ConfigurationError, match="use one of unfinished, "):
         Unique(states=states)
 
@@ -127,6 +128,6 @@ def test_mask_that_the_engine_would_collide_with_is_refused(states):
     ],
     ids=repr,
 )
-def test_wrong_declaration_is_refused(options):
+def test_wrong_declaration_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"Unique.{next(iter(options))}"):
         Unique(**options)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from django.db.transaction import TransactionManagementError
+
+from awa_django.storage.insert import (
+    NewJob,
+    copy_jobs,
+    database_now,
+    find_unique_holders,
+    insert_job,
+    insert_job_at,
+    insert_unique_job,
+    reserve_ids,
+    take_unique_keys,
+)
+from awa_django.storage.lookup import find_job
+from awa_django.storage.wake import wake
+
+pytestmark = pytest.mark.django_db
+
+KEY, OTHER_KEY = b"k" * 16, b"\x00" * 16
+UNFINISHED = "11101001"
+
+
+def new_job(**changes: Any) -> NewJob:
+    return NewJob(
+        **{"kind": "k", "queue": "default", "args": "{}", "priority": 2, "max_attempts": 25, **changes}
+    )
+
+
+def unique_job(**changes: Any) -> NewJob:
+    return new_job(unique_key=KEY, unique_states=UNFINISHED, **changes)
+
+
+def rows(query: str, *params: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, params)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
+
+
+def tables_of(job_id: int) -> list[str]:
+    return [
+        name
+        for (name,) in rows(
+            "SELECT 'hot' FROM awa.jobs_hot WHERE id = %s "
+            "UNION ALL SELECT 'deferred' FROM awa.scheduled_jobs WHERE id = %s",
+            job_id,
+            job_id,
+        )
+    ]
+
+
+def test_insert_job_stores_every_column() -> None:
+    job = new_job(
+        queue="q\"'%\\",
+        args='{"a": "%s \\\\"}',
+        priority=4,
+        max_attempts=3,
+        metadata='{"m": 1}',
+        tags=("a,b", '"', "\\", "ü", "NULL"),
+    )
+    stored = find_job(connection, insert_job(connection, job))
+    assert stored is not None
+    assert (stored.kind, stored.queue, stored.args, stored.metadata) == (
+        "k",
+        "q\"'%\\",
+        '{"a": "%s \\\\"}',
+        '{"m": 1}',
+    )
+    assert (stored.priority, stored.max_attempts, stored.state, stored.attempt) == (4, 3, "available", 0)
+    assert stored.tags == ["a,b", '"', "\\", "ü", "NULL"]
+    assert stored.run_at == stored.created_at == database_now(connection)
+
+
+@pytest.mark.parametrize(
+    ("when", "table"),
+    [
+        ({"delay": timedelta(0)}, "hot"),
+        ({"delay": timedelta(microseconds=1)}, "deferred"),
+        ({"delay": timedelta(days=36_525)}, "deferred"),
+        ({"run_at": datetime(1, 2, 1, tzinfo=UTC)}, "hot"),
+        ({"run_at": datetime(9999, 12, 1, tzinfo=UTC)}, "deferred"),
+    ],
+)
+@pytest.mark.parametrize("unique", [False, True])
+def test_job_goes_where_the_database_clock_says(when: Any, table: str, unique: bool) -> None:
+    if unique:
+        inserted = insert_unique_job(connection, unique_job(**when))
+        assert inserted is not None
+        job_id, is_due = inserted
+    else:
+        job_id, is_due = insert_job_at(connection, new_job(**when))
+    assert tables_of(job_id) == [table]
+    assert is_due == (table == "hot")
+    stored = find_job(connection, job_id)
+    assert stored is not None
+    assert stored.state == ("available" if is_due else "scheduled")
+    assert stored.run_at == when.get("run_at", database_now(connection) + when.get("delay", timedelta(0)))
+
+
+def test_run_at_equal_to_now_is_due() -> None:
+    job_id, is_due = insert_job_at(connection, new_job(run_at=database_now(connection)))
+    assert is_due
+    assert tables_of(job_id) == ["hot"]
+
+
+def test_unique_job_is_inserted_once_and_claims_its_key() -> None:
+    inserted = insert_unique_job(connection, unique_job())
+    assert inserted is not None
+    assert insert_unique_job(connection, unique_job()) is None
+    assert find_unique_holders(connection, [KEY, OTHER_KEY]) == {KEY: inserted[0]}
+    assert rows("SELECT count(*) FROM awa.jobs_hot WHERE unique_key = %s", KEY) == [(1,)]
+
+
+def test_duplicate_leaves_no_row_in_either_table() -> None:
+    insert_unique_job(connection, unique_job(delay=timedelta(hours=1)))
+    assert insert_unique_job(connection, unique_job()) is None
+    assert insert_unique_job(connection, unique_job(delay=timedelta(hours=2))) is None
+    assert rows("SELECT count(*) FROM awa.jobs_hot") == [(0,)]
+    assert rows("SELECT count(*) FROM awa.scheduled_jobs") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    "end", ["DELETE FROM awa.jobs_hot", "UPDATE awa.jobs_hot SET state='completed', finalized_at=now()"]
+)
+def test_key_is_free_when_its_job_has_ended(end: str) -> None:
+    insert_unique_job(connection, unique_job())
+    with connection.cursor() as cursor:
+        cursor.execute(end)
+    assert insert_unique_job(connection, unique_job()) is not None
+
+
+def test_reserved_ids_are_distinct_and_in_order() -> None:
+    now, ids = reserve_ids(connection, 1000)
+    assert ids == sorted(set(ids))
+    assert len(ids) == 1000
+    assert now == database_now(connection)
+    assert insert_job(connection, new_job()) > ids[-1]
+
+
+def test_take_unique_keys_answers_with_those_that_were_free() -> None:
+    insert_unique_job(connection, unique_job())
+    _, (first, second) = reserve_ids(connection, 2)
+    assert take_unique_keys(connection, [(OTHER_KEY, second), (KEY, first)]) == {second}
+
+
+def test_copy_stores_every_column() -> None:
+    now, (hot, deferred, keyed) = reserve_ids(connection, 3)
+    odd = new_job(
+        queue="q\t\\N\n\"'",
+        args='{"a": "\\\\N\\t\\u0001"}',
+        metadata='{"m": "\\\\"}',
+        tags=("a,b", '"', "\\", "\t", "NULL", "{}", ""),
+        run_at=now,
+    )
+    take_unique_keys(connection, [(OTHER_KEY, keyed)])
+    copy_jobs(
+        connection,
+        [(hot, odd), (keyed, new_job(run_at=now, unique_key=OTHER_KEY, unique_states=UNFINISHED))],
+        deferred=False,
+    )
+    copy_jobs(connection, [(deferred, new_job(run_at=now + timedelta(days=1)))], deferred=True)
+    stored = find_job(connection, hot)
+    assert stored is not None
+    assert (stored.queue, stored.args, stored.metadata) == (odd.queue, odd.args, odd.metadata)
+    assert tuple(stored.tags) == odd.tags
+    assert (stored.state, stored.run_at) == ("available", now)
+    assert [tables_of(job_id) for job_id in (hot, deferred, keyed)] == [["hot"], ["deferred"], ["hot"]]
+    assert find_unique_holders(connection, [OTHER_KEY]) == {OTHER_KEY: keyed}
+    assert rows("SELECT unique_states::text FROM awa.jobs_hot WHERE id = %s", keyed) == [(UNFINISHED,)]
+
+
+def test_copy_raises_the_errors_of_django() -> None:
+    now, (job_id,) = reserve_ids(connection, 1)
+    with pytest.raises(DatabaseError), transaction.atomic():
+        copy_jobs(connection, [(job_id, new_job(run_at=now, priority=1000))], deferred=False)
+    assert tables_of(job_id) == []
+
+
+def test_copy_refuses_a_broken_transaction() -> None:
+    now, (job_id,) = reserve_ids(connection, 1)
+    with transaction.atomic():
+        transaction.set_rollback(True)
+        with pytest.raises(TransactionManagementError):
+            copy_jobs(connection, [(job_id, new_job(run_at=now))], deferred=False)
+
+
+def test_wake_says_whether_anybody_waits() -> None:
+    assert wake(connection, ["mail", "default"]) is False
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO awa.waiters VALUES ('w', '{mail}', now() + interval '1 minute')")
+    assert wake(connection, ["default"]) is False
+    assert wake(connection, ["mail", "default"]) is True
+
+
+def test_find_job_reads_both_tables() -> None:
+    hot = insert_job(connection, new_job())
+    deferred, _ = insert_job_at(connection, new_job(delay=timedelta(days=1)))
+    assert [job and job.state for job in (find_job(connection, hot), find_job(connection, deferred))] == [
+        "available",
+        "scheduled",
+    ]
+    assert find_job(connection, 2**62) is None
