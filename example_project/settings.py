@@ -51,6 +51,8 @@ DATABASES = {"default": env.db_url("DATABASE_URL") if env.str("DATABASE_URL", de
 # A socket's directory comes as ?host=..., where `dbshell` does not look.
 if socket_dir := DATABASES["default"].get("OPTIONS", {}).pop("host", None):
     DATABASES["default"]["HOST"] = socket_dir
+# Kept for a minute: a worker's threads would open a connection for each job otherwise.
+DATABASES["default"] |= {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
 # What is not in the environment is as awa_django has it.
 AWA = {
     "QUEUES": env.list("AWA_QUEUES", default=[]),

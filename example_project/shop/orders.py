@@ -19,7 +19,11 @@ REMIND_AFTER = timedelta(days=3)
 
 
 class OrderRefused(Exception):
-    """The order did not go through; nothing of it was kept."""
+    """The order did not go through; nothing of it was kept. ``order`` is what was rolled back."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__(f"the order of {order.customer} was refused at the last moment")
+        self.order = order
 
 
 def place_order(customer: str, product: Product, *, refuse: bool = False) -> Order:
@@ -36,5 +40,5 @@ def place_order(customer: str, product: Product, *, refuse: bool = False) -> Ord
         send_reminder.using(delay=REMIND_AFTER).enqueue(order_id=order.pk)
         order.save(update_fields=["receipt_job_id", "payment_job_id"])
         if refuse:
-            raise OrderRefused(f"the order of {customer} was refused at the last moment")
+            raise OrderRefused(order)
     return order
