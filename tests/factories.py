@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from types import SimpleNamespace
 from typing import Any
 
 from django.db import connection
@@ -9,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 DEFERRED = ("scheduled", "retryable")
 TERMINAL = ("completed", "failed", "cancelled")
+TABLES = ("awa.jobs_hot", "awa.scheduled_jobs")
 
 
 def insert_job(state: str = "available", **columns: Any) -> int:
@@ -38,6 +41,31 @@ def insert_job(state: str = "available", **columns: Any) -> int:
         )
         job_id: int = cursor.fetchone()[0]
         return job_id
+
+
+def update_job(job_id: int, **expressions: str) -> None:
+    """Set columns of a row, each to an SQL expression, whatever the engine would say to it."""
+    assignments = ", ".join(f"{name} = {expression}" for name, expression in expressions.items())
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"UPDATE {table} SET {assignments} WHERE id = %s", [job_id])
+
+
+def reload_job(job_id: int) -> Any:
+    """The row as it is now, with ``table`` naming its home and JSON decoded; None when it is gone."""
+    found = []
+    with connection.cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"SELECT * FROM {table} WHERE id = %s", [job_id])
+            names = [column.name for column in cursor.description]
+            found += [SimpleNamespace(table=table, **dict(zip(names, row, strict=True))) for row in cursor]
+    assert len(found) <= 1, f"job {job_id} is in both tables"
+    for job in found:
+        for name in ("args", "metadata", "progress", "result"):
+            text = getattr(job, name)
+            setattr(job, name, None if text is None else json.loads(text))
+        job.errors = [json.loads(entry) for entry in job.errors if isinstance(entry, str)]
+    return found[0] if found else None
 
 
 def _adapt(value: Any) -> Any:
