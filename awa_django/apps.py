@@ -1,6 +1,8 @@
-"""AppConfig: finds the declared jobs when Django starts."""
+"""AppConfig: registers the checks and finds the declared jobs when Django starts."""
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from django.apps import AppConfig
 
@@ -12,7 +14,8 @@ class AwaConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        # Not at the top: this module is imported before settings are needed, these are not.
+        # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
         from awa_django import registry
 
+        import_module("awa_django.checks")
         registry.discover()

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from django.core.checks import run_checks
+
+from awa_django import job, periodic, registry
+from awa_django.checks import check_database, check_declarations
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+
+@pytest.fixture(autouse=True)
+def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_handlers", "_by_alias", "_periodic"):
+        monkeypatch.setattr(registry, name, {})
+
+
+def ids(messages: Any) -> list[str]:
+    return [message.id for message in messages]
+
+
+def test_good_project_has_nothing_to_say() -> None:
+    @periodic("@daily", args={"count": 1})
+    @job(kind="tests.checks.good")
+    def good(count: int) -> None: ...
+
+    assert [message for message in run_checks() if message.id and message.id.startswith("awa.")] == []
+
+
+def test_unknown_alias_is_an_error(settings: Any) -> None:
+    settings.AWA = {"DATABASE": "nowhere"}
+    [message] = check_database()
+    assert message.id == "awa.E001"
+    assert "nowhere" in message.msg
+    assert message.hint is not None
+    assert "default" in message.hint
+
+
+@pytest.mark.parametrize(
+    ("engine", "expected"),
+    [
+        ("django.db.backends.sqlite3", ["awa.E002", "awa.W001"]),
+        ("django.db.backends.postgresql", ["awa.W001"]),
+    ],
+)
+def test_alias_must_be_postgresql_and_another_than_default_is_warned_of(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, engine: str, expected: list[str]
+) -> None:
+    monkeypatch.setitem(settings.DATABASES, "queue", {"ENGINE": engine, "NAME": "x"})
+    settings.AWA = {"DATABASE": "queue"}
+    monkeypatch.setattr("awa_django.checks.connections", {"queue": Fake(engine.rsplit(".", 1)[1])})
+    assert ids(check_database()) == expected
+
+
+class Fake:
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor
+
+
+def test_annotation_that_cannot_be_resolved_is_an_error() -> None:
+    @job(kind="tests.checks.unresolved")
+    def unresolved(amount: Decimal) -> None: ...
+
+    [message] = check_declarations()
+    assert message.id == "awa.E003"
+    assert "'amount' of 'tests.checks.unresolved'" in message.msg
+
+
+def test_periodic_arguments_that_cannot_be_stored_are_an_error() -> None:
+    @periodic("@daily", args={"count": "many"}, name="nightly")
+    @job(kind="tests.checks.periodic")
+    def counted(count: int) -> None: ...
+
+    [message] = check_declarations()
+    assert message.id == "awa.E004"
+    assert "periodic job 'nightly': argument 'count'" in message.msg
