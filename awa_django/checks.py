@@ -58,7 +58,7 @@ def _database_messages() -> Iterator[CheckMessage]:
         )
     if alias != DEFAULT_DB_ALIAS:
         yield checks.Warning(
-            f"The queue is on the alias {alias!r}, and transactions on other aliases do not include its jobs.",
+            f"The queue is on the alias {alias!r}: transactions on other aliases do not include its jobs.",
             hint=f"Enqueue inside transaction.atomic(using={alias!r}), together with models of that alias; "
             "silence this when you do.",
             id="awa.W001",
