@@ -27,11 +27,13 @@ from awa_django.admin.base import ModelAdmin, log
 from awa_django.conf import get_settings
 from awa_django.models import Job
 from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, OperationResult
+from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, UNFINISHED_STATES, JobState
 
 # Ticked at once; a page has 100 rows.
 LARGEST_SELECTION = 1000
 REASONS_SHOWN = 10
 LONGEST_SHOWN_SELECTION = 20
+UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 
 
 class PriorityForm(forms.Form):
@@ -63,6 +65,8 @@ class JobAction:
     """Asked on a page of its own first; empty acts at once."""
     form: type[forms.Form] | None = None
     deletes: bool = False
+    states: frozenset[JobState]
+    """Of a job for which its page offers it; the operation itself decides."""
 
 
 JOB_ACTIONS = {
@@ -72,18 +76,21 @@ JOB_ACTIONS = {
             name="retry_jobs",
             label="Retry",
             permission="retry_job",
+            states=frozenset({JobState.FAILED, JobState.CANCELLED}),
             run=lambda ids, _request, _data: operations.retry(ids),
         ),
         JobAction(
             name="run_jobs_now",
             label="Run now",
             permission="run_job_now",
+            states=DEFERRED_STATES,
             run=lambda ids, _request, _data: operations.run_now(ids),
         ),
         JobAction(
             name="cancel_jobs",
             label="Cancel",
             permission="cancel_job",
+            states=UNFINISHED_STATES,
             run=lambda ids, request, _data: operations.cancel(ids, by=_user_name(request)),
             confirm="Jobs that have not ended are cancelled. A running handler is told at its worker's next "
             "heartbeat, and what it returns is dropped.",
@@ -92,6 +99,7 @@ JOB_ACTIONS = {
             name="set_priority_of_jobs",
             label="Set priority",
             permission="set_job_priority",
+            states=UNFINISHED_STATES,
             run=lambda ids, _request, data: operations.set_priority(ids, data["priority"]),
             confirm="The priority of jobs that have not ended is set.",
             form=PriorityForm,
@@ -100,6 +108,7 @@ JOB_ACTIONS = {
             name="reschedule_jobs",
             label="Reschedule",
             permission="reschedule_job",
+            states=UNSTARTED_STATES,
             run=lambda ids, _request, data: operations.reschedule(ids, data["run_at"]),
             confirm="Jobs that have not started become due at another time.",
             form=RescheduleForm,
@@ -108,6 +117,7 @@ JOB_ACTIONS = {
             name="move_jobs",
             label="Move to another queue",
             permission="move_job",
+            states=UNSTARTED_STATES,
             run=lambda ids, _request, data: operations.move_queue(ids, data["queue"]),
             confirm="Jobs that have not started and have no unique key go to another queue.",
             form=QueueForm,
@@ -116,6 +126,7 @@ JOB_ACTIONS = {
             name="delete_jobs",
             label="Delete",
             permission="delete_job",
+            states=UNSTARTED_STATES | TERMINAL_STATES,
             run=lambda ids, _request, _data: operations.delete(ids),
             confirm="Jobs that do not run are deleted for good, with their errors and results.",
             deletes=True,
@@ -134,6 +145,12 @@ class JobActionsMixin(ModelAdmin):
         cls.actions = [_as_admin_action(JOB_ACTIONS[name]) for name in cls.job_actions]
         for name in cls.job_actions:  # where Django's own check of an action's permission looks
             setattr(cls, f"has_{name}_permission", partialmethod(_page_allows, action=JOB_ACTIONS[name]))
+
+    def response_action(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse | None:
+        """As Django's, which fails on an id that is no number."""
+        if not all(map(_is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
+            return _refuse_selection(self, request)
+        return super().response_action(request, *args, **kwargs)
 
     def allowed_job_actions(self, request: HttpRequest) -> list[JobAction]:
         actions = (JOB_ACTIONS[name] for name in self.job_actions)
@@ -164,22 +181,27 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
         raise PermissionDenied
     ids = _selected_ids(request)
     if not 0 < len(ids) <= LARGEST_SELECTION:
-        page.message_user(request, f"Select between 1 and {LARGEST_SELECTION} jobs.", messages.WARNING)
-        return HttpResponseRedirect(request.get_full_path())
-    data: dict[str, Any] = {}
+        return _refuse_selection(page, request)
+    form: forms.Form | None = None
     if action.confirm:
         confirmed = "confirmed" in request.POST
-        form = action.form(request.POST if confirmed else None) if action.form else None
+        if action.form is not None:
+            form = action.form(request.POST if confirmed else None)
         if not confirmed or (form is not None and not form.is_valid()):
             return _ask(page, request, action, ids, form)
-        data = form.cleaned_data if form is not None else {}
+    data = {} if form is None else form.cleaned_data
     with transaction.atomic(using=get_settings().database):
-        result = action.run(ids, request, data)
+        try:
+            result = action.run(ids, request, data)
+        except ValueError as exc:  # a value that only the operation knows to be wrong
+            if form is None:
+                raise
+            form.add_error(None, str(exc))
+            return _ask(page, request, action, ids, form)
         _log(request, action, result, data)
     _report(page, request, action, result)
     if "from_detail" in request.POST and not action.deletes:
-        detail = f"admin:{page.opts.app_label}_{page.opts.model_name}_change"
-        return HttpResponseRedirect(reverse(detail, args=[ids[0]], current_app=page.admin_site.name))
+        return HttpResponseRedirect(_url(page, "change", ids[0]))
     return HttpResponseRedirect(request.get_full_path())
 
 
@@ -199,17 +221,31 @@ def _ask(
         "hidden_count": max(0, len(ids) - LONGEST_SHOWN_SELECTION),
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "from_detail": "from_detail" in request.POST,
-        "back_url": request.get_full_path(),
+        "list_url": _url(page, "changelist"),
+        "action_url": request.get_full_path(),
+        "back_url": _url(page, "change", ids[0])
+        if "from_detail" in request.POST
+        else request.get_full_path(),
     }
     return TemplateResponse(request, "admin/awa/confirm_action.html", context)
 
 
+def _url(page: ModelAdmin, view: str, *args: int) -> str:
+    name = f"admin:{page.opts.app_label}_{page.opts.model_name}_{view}"
+    return reverse(name, args=args, current_app=page.admin_site.name)
+
+
 def _selected_ids(request: HttpRequest) -> list[int]:
-    """The ids that were ticked; what is no id is left out."""
-    ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)
-    return sorted(
-        {int(value) for value in ticked if value.isascii() and value.isdecimal() and len(value) < 20}
-    )
+    return sorted({int(value) for value in request.POST.getlist(ACTION_CHECKBOX_NAME) if _is_id(value)})
+
+
+def _is_id(value: str) -> bool:
+    return value.isascii() and value.isdecimal() and len(value) < 20
+
+
+def _refuse_selection(page: ModelAdmin, request: HttpRequest) -> HttpResponse:
+    page.message_user(request, f"Select between 1 and {LARGEST_SELECTION} jobs.", messages.WARNING)
+    return HttpResponseRedirect(request.get_full_path())
 
 
 def _log(request: HttpRequest, action: JobAction, result: OperationResult, data: dict[str, Any]) -> None:

@@ -95,14 +95,22 @@ def show_instant(instant: datetime | None) -> str:
     """An instant as its distance from now, with the full date behind it."""
     if instant is None:
         return "-"
+    return _time(instant, text=distance(instant), title=_full(instant, "Y-m-d H:i:s"))
+
+
+def show_date(instant: datetime, form: str = "Y-m-d H:i") -> str:
+    """An instant as a date, with its distance from now behind it."""
+    return _time(instant, text=_full(instant, form), title=distance(instant))
+
+
+def _full(instant: datetime, form: str) -> str:
     local = timezone.localtime(instant)
-    full = f"{date_format(local, 'Y-m-d H:i:s')} {local.tzname() or ''}".strip()
-    return format_html(
-        '<time class="awa-time" datetime="{}" title="{}">{}</time>',
-        local.isoformat(),
-        full,
-        distance(instant),
-    )
+    return f"{date_format(local, form)} {local.tzname() or ''}".strip()
+
+
+def _time(instant: datetime, *, text: str, title: str) -> str:
+    iso = timezone.localtime(instant).isoformat()
+    return format_html('<time class="awa-time" datetime="{}" title="{}">{}</time>', iso, title, text)
 
 
 def distance(instant: datetime) -> str:

@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
-from awa_django.admin.base import ListOnlyAdmin, show_instant
+from awa_django.admin.base import ListOnlyAdmin, show_date, show_instant
 from awa_django.cron import next_fires
 from awa_django.errors import ConfigurationError
 from awa_django.models import CronJob
@@ -54,4 +54,4 @@ class CronJobAdmin(ListOnlyAdmin):
             fires = next_fires(cron.cron_expr, cron.timezone, timezone.now(), FIRES_SHOWN)
         except (ConfigurationError, ValueError, OverflowError) as exc:  # a row that somebody wrote by hand
             return f"cannot be computed: {exc}"
-        return format_html_join(" · ", "{}", ((show_instant(fire),) for fire in fires)) or "never"
+        return format_html_join(" · ", "{}", ((show_date(fire),) for fire in fires)) or "never"

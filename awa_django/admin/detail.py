@@ -12,7 +12,7 @@ from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 from django.urls import reverse
 
-from awa_django.admin.base import show_instant, show_state
+from awa_django.admin.base import distance, show_date, show_instant, show_state
 from awa_django.admin.redaction import LONGEST_SHOWN, mask_text, pretty_json
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
@@ -58,7 +58,7 @@ def context(job: Any, request: HttpRequest, *, site_name: str) -> dict[str, Any]
         "state": show_state(job.state),
         "facts": _facts(job),
         "instants": [
-            (label, show_instant(getattr(job, name)))
+            (label, show_date(getattr(job, name), "Y-m-d H:i:s"), distance(getattr(job, name)))
             for label, name in (
                 ("Created", "created_at"),
                 ("Run at", "run_at"),

@@ -81,7 +81,7 @@ class JobAdmin(JobActionsMixin, ListOnlyAdmin):
             "subtitle": None,
             "opts": self.opts,
             "media": self.media,
-            "actions": self.allowed_job_actions(request),
+            "actions": [action for action in self.allowed_job_actions(request) if job.state in action.states],
             "list_url": reverse(
                 f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist",
                 current_app=self.admin_site.name,

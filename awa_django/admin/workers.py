@@ -36,7 +36,7 @@ class RuntimeInstanceAdmin(ListOnlyAdmin):
 
     @admin.display(description="running")
     def load(self, instance: RuntimeInstance) -> str:
-        return f"{instance.running_count} of {instance.concurrency}"
+        return f"{instance.running_count} of {instance.concurrency}" if instance.concurrency else "-"
 
     @admin.display(description="started")
     def started(self, instance: RuntimeInstance) -> str:

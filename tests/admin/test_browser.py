@@ -160,11 +160,11 @@ def in_browser(live_server: LiveServer, clean_queue: None) -> Callable[[Callable
     return run
 
 
-def picture(page: Any, name: str) -> None:
+def picture(page: Any, name: str, *, full_page: bool = False) -> None:
     """Keep a picture for the documentation, when asked to by AWA_SCREENSHOTS."""
     if os.environ.get("AWA_SCREENSHOTS"):
         IMAGES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=IMAGES / f"{name}.png")
+        page.screenshot(path=IMAGES / f"{name}.png", full_page=full_page)
 
 
 def test_pages_and_a_retry(in_browser: Callable[[Callable[[Any], None]], None]) -> None:
@@ -190,7 +190,7 @@ def test_pages_and_a_retry(in_browser: Callable[[Callable[[Any], None]], None]) 
         content = page.content()
         assert str(2**70) in content
         assert "k-123" not in content
-        picture(page, "admin-job")
+        picture(page, "admin-job", full_page=True)
         page.emulate_media(color_scheme="dark")
         picture(page, "admin-job-dark")
         page.emulate_media(color_scheme="light")

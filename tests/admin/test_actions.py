@@ -1,0 +1,172 @@
+"""The actions: what they change, what they say, and what they leave in the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import CHANGE, DELETION, LogEntry
+from django.contrib.auth.models import User
+from django.contrib.messages import get_messages
+from django.test import Client
+from django.urls import reverse
+
+from awa_django.admin import actions
+from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
+from tests.factories import insert_job
+
+pytestmark = pytest.mark.django_db
+
+KEY = bytes(16)
+
+
+def post(client: Client, model: Any, action: str, ids: list[Any], **data: str) -> Any:
+    url = reverse(f"admin:awa_{model._meta.model_name}_changelist")
+    return client.post(url, {"action": action, ACTION_CHECKBOX_NAME: ids, "index": "0", **data})
+
+
+def said(response: Any) -> list[str]:
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def test_retry_reports_each_job_that_had_moved_on(root: Client) -> None:
+    failed, running = insert_job("failed"), insert_job("running")
+    loser = insert_job("cancelled", unique_key=KEY, unique_states="11101001")
+    holder = insert_job(unique_key=KEY, unique_states="11101001")
+    response = post(root, HotJob, "retry_jobs", [failed, running, loser, 10**12])
+    assert response.status_code == 302
+    [message] = said(response)
+    assert message == (
+        f"Retry: 1 changed, 3 had moved on or could not be: job {running} is running; "
+        f"job {loser} its unique key is held by job {holder}; job {10**12} does not exist."
+    )
+    assert HotJob.objects.get(pk=failed).state == "available"
+    user = User.objects.get(username="root")
+    assert set(
+        LogEntry.objects.values_list("user", "object_id", "object_repr", "action_flag", "change_message")
+    ) == {
+        (user.pk, str(failed), f"job {failed}", CHANGE, "Retry: changed."),
+        (user.pk, str(running), f"job {running}", CHANGE, "Retry: left alone: is running."),
+        (
+            user.pk,
+            str(loser),
+            f"job {loser}",
+            CHANGE,
+            f"Retry: left alone: its unique key is held by job {holder}.",
+        ),
+        (user.pk, str(10**12), f"job {10**12}", CHANGE, "Retry: left alone: does not exist."),
+    }
+
+
+def test_cancel_asks_first(root: Client) -> None:
+    job_id = insert_job("running")
+    asked = post(root, HotJob, "cancel_jobs", [job_id])
+    assert asked.status_code == 200
+    assert "A running handler is told" in asked.content.decode()
+    assert HotJob.objects.get(pk=job_id).state == "running"
+    done = post(root, HotJob, "cancel_jobs", [job_id], confirmed="1")
+    assert said(done) == ["Cancel: 1 changed."]
+    assert HotJob.objects.get(pk=job_id).errors[0]["by"] == "root"
+
+
+def test_a_form_sent_twice_does_no_more(root: Client) -> None:
+    job_id = insert_job()
+    assert said(post(root, HotJob, "cancel_jobs", [job_id], confirmed="1"))[-1] == "Cancel: 1 changed."
+    again = post(root, HotJob, "cancel_jobs", [job_id], confirmed="1")
+    assert "0 changed, 1 had moved on" in said(again)[-1]
+
+
+def test_a_job_that_left_the_page_is_reported_not_forgotten(root: Client) -> None:
+    """The ids ticked count, not the rows that still match the page and its filter."""
+    job_id = insert_job("scheduled")
+    url = reverse("admin:awa_hotjob_changelist") + "?state=failed"
+    response = root.post(url, {"action": "retry_jobs", ACTION_CHECKBOX_NAME: [job_id], "index": "0"})
+    assert said(response) == [f"Retry: 0 changed, 1 had moved on or could not be: job {job_id} is scheduled."]
+    assert response["Location"] == url
+
+
+def test_select_across_touches_only_what_is_ticked(root: Client) -> None:
+    ticked, other = insert_job("failed"), insert_job("failed")
+    post(root, HotJob, "retry_jobs", [ticked], select_across="1")
+    assert [HotJob.objects.get(pk=pk).state for pk in (ticked, other)] == ["available", "failed"]
+
+
+@pytest.mark.parametrize("ids", [["abc"], ["-1"], ["1.5", "9" * 30], ["²"]])
+def test_what_is_no_id_is_refused(ids: list[str], root: Client) -> None:
+    response = post(root, HotJob, "retry_jobs", ids)
+    assert said(response) == ["Select between 1 and 1000 jobs."]
+
+
+def test_too_many_ids_are_refused(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actions, "LARGEST_SELECTION", 2)
+    ids = [insert_job("failed") for _ in range(3)]
+    post(root, HotJob, "retry_jobs", ids)
+    assert not HotJob.objects.exclude(state="failed").exists()
+
+
+def test_priority_is_asked_for_and_checked(root: Client) -> None:
+    job_id = insert_job("scheduled")
+    assert b"id_priority" in post(root, DeferredJob, "set_priority_of_jobs", [job_id]).content
+    wrong = post(root, DeferredJob, "set_priority_of_jobs", [job_id], confirmed="1", priority="103")
+    assert b"less than or equal to 102" in wrong.content
+    post(root, DeferredJob, "set_priority_of_jobs", [job_id], confirmed="1", priority="-98")
+    assert DeferredJob.objects.get(pk=job_id).priority == -98
+    assert LogEntry.objects.get().change_message == "Set priority, priority -98: changed."
+
+
+def test_reschedule_moves_the_job_and_its_page(root: Client) -> None:
+    job_id = insert_job()
+    data = {"confirmed": "1", "run_at_0": "2030-01-02", "run_at_1": "10:00", "from_detail": "1"}
+    response = post(root, HotJob, "reschedule_jobs", [job_id], **data)
+    assert DeferredJob.objects.get(pk=job_id).run_at.year == 2030
+    page = root.get(response["Location"])
+    assert page["Location"] == reverse("admin:awa_deferredjob_change", args=[job_id])
+    assert b"Reschedule, run_at 2030-01-02" in root.get(page["Location"]).content  # its log
+
+
+def test_a_year_that_cannot_be_stored_is_an_answer_not_an_error(root: Client) -> None:
+    job_id = insert_job()
+    data = {"confirmed": "1", "run_at_0": "9999-12-30", "run_at_1": "10:00"}
+    response = post(root, HotJob, "reschedule_jobs", [job_id], **data)
+    assert said(response) == []
+    assert b"must be in the years 1 to 9999" in response.content
+
+
+def test_move_and_a_name_that_is_no_queue(root: Client) -> None:
+    job_id = insert_job()
+    wrong = post(root, Job, "move_jobs", [job_id], confirmed="1", queue="x" * 201)
+    assert b"at most 200" in wrong.content
+    post(root, Job, "move_jobs", [job_id], confirmed="1", queue="<other>")
+    assert HotJob.objects.get(pk=job_id).queue == "<other>"
+
+
+def test_delete_logs_a_deletion_and_goes_to_the_list(root: Client) -> None:
+    job_id = insert_job("completed")
+    response = post(root, Job, "delete_jobs", [job_id], confirmed="1", from_detail="1")
+    assert response["Location"] == reverse("admin:awa_job_changelist")
+    assert not Job.objects.exists()
+    assert LogEntry.objects.get().action_flag == DELETION
+
+
+def test_the_log_and_the_change_stand_or_fall_together(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = insert_job("failed")
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no log")
+
+    monkeypatch.setattr(actions, "log", fail)
+    with pytest.raises(RuntimeError, match="no log"):
+        post(root, HotJob, "retry_jobs", [job_id])
+    assert HotJob.objects.get(pk=job_id).state == "failed"
+
+
+def test_pause_and_resume_say_and_log_what_they_did(root: Client) -> None:
+    pause, resume = (reverse(f"admin:awa_queuemeta_{verb}") for verb in ("pause", "resume"))
+    assert said(root.post(pause, {"queue": "mail"}))[-1] == "Queue mail is paused."
+    assert QueueMeta.objects.get(pk="mail").paused_by == "root"
+    assert said(root.post(pause, {"queue": "mail"}))[-1] == "Queue mail is paused already."
+    assert said(root.post(resume, {"queue": "mail"}))[-1] == "Queue mail is resumed."
+    assert said(root.post(resume, {"queue": "mail"}))[-1] == "Queue mail is resumed already."
+    assert "1 to 200" in said(root.post(pause, {"queue": ""}))[-1]
+    assert LogEntry.objects.filter(object_id="mail").count() == 4
