@@ -92,7 +92,7 @@ class Child:
             holdings=self.holdings,
             on_release=self._refund,
         )
-        self.executor = Executor(threads=options.threads, worker=spec.name, slots=slots, sink=self.completer)
+        self.executor = Executor(options=options, worker=spec.name, slots=slots, sink=self.completer)
         self.claimer = Claimer(
             session=Session(claim_name),
             worker=spec.name,

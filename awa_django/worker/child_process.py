@@ -11,10 +11,11 @@ from multiprocessing import connection as mp_connection
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
+from awa_django.storage.rows import Attempt
 from awa_django.worker.child import READY, REFUSED, STOP, WAKE, ChildSpec, run_child
 from awa_django.worker.holdings import slot_count
 from awa_django.worker.options import WorkerOptions
-from awa_django.worker.slots import Counter, Slot, SlotTable
+from awa_django.worker.slots import Counter, Phase, Slot, SlotTable
 
 
 class ChildProcess:
@@ -38,6 +39,10 @@ class ChildProcess:
         self.ready = False
         self.refusal: str | None = None
         self.stopping = False
+        self.budget = budget
+        self.retired_at: float | None = None
+        self.condemned: frozenset[Attempt] = frozenset()
+        """The runs for which it was killed: past their timeout, and not to be stopped otherwise."""
         self._slots = SlotTable.create(context, slot_count(options.concurrency))
         self._reader = self._slots.reader()
         self._send_lock = threading.Lock()
@@ -92,6 +97,19 @@ class ChildProcess:
         """What it holds; still readable after its death."""
         return self._reader.slots()
 
+    def started(self) -> list[Attempt]:
+        """The runs whose handlers have started (or ended, their finish not confirmed)."""
+        return [slot.attempt for slot in self.slots() if slot.phase != Phase.HELD]
+
+    def overdue(self, grace: float) -> list[Attempt]:
+        """The runs that go on ``grace`` seconds past their timeout."""
+        limit = time.monotonic() - grace
+        return [
+            slot.attempt
+            for slot in self.slots()
+            if slot.phase == Phase.RUNNING and slot.must_end_at and slot.must_end_at < limit
+        ]
+
     def mark_cancelled(self, slot: Slot) -> None:
         """Ask the handler in the slot to stop."""
         self._reader.mark_cancelled(slot)
@@ -104,6 +122,11 @@ class ChildProcess:
         """Claim no more, give back what has not started, end what runs, then exit."""
         self.stopping = True
         self._say(STOP)
+
+    def retire(self) -> None:
+        """Stop it while a successor takes over."""
+        self.retired_at = time.monotonic()
+        self.stop()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

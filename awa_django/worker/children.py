@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 SHORT_LIFE = 5.0
 FIRST_RESPAWN_WAIT = 0.1
 LONGEST_RESPAWN_WAIT = 30.0
+# A handler this long past its timeout ignores it: its process has to go.
+OVERDUE_GRACE = 3.0
+LOOK_FOR_OVERDUE_EVERY = 0.5
 
 
 class Children:
@@ -37,6 +40,7 @@ class Children:
         self._number = 0
         self._respawn_at: list[float] = []
         self._short_lives = 0
+        self._looked_for_overdue = 0.0
         self._done_before: dict[Counter, int] = {}
         self._budget_left = options.max_jobs
         self.refusal: str | None = None
@@ -73,7 +77,7 @@ class Children:
                 continue
             child.hear()
             self._bury(child, reconciler, killed=killed)
-            if not stopping and child.refusal is None:
+            if not stopping and child.refusal is None and child.retired_at is None:
                 self._plan_respawn(child)
 
     def respawn(self) -> None:
@@ -87,6 +91,31 @@ class Children:
             for child in self.living():
                 if child[Counter.BUDGET_SPENT] and not child[Counter.HELD] and not child.stopping:
                     child.stop()
+
+    def retire_overdue(self) -> None:
+        """Replace children whose handlers ignore their timeout.
+
+        A thread cannot be stopped, so its process is: it claims no more, a successor takes over, its
+        other jobs may end, and then it is killed.
+        """
+        now = time.monotonic()
+        if now - self._looked_for_overdue < LOOK_FOR_OVERDUE_EVERY:
+            return
+        self._looked_for_overdue = now
+        patience = self._options.shutdown_timeout.total_seconds()
+        for child in self.living():
+            overdue = child.overdue(OVERDUE_GRACE)
+            if overdue and not child.stopping:
+                logger.warning(
+                    "worker process %s is replaced: jobs past their timeout go on in it", child.pid
+                )
+                child.retire()
+                self._respawn_at.append(now)
+            if child.retired_at is None:
+                continue
+            if (overdue and len(overdue) == len(child.slots())) or now - child.retired_at > patience:
+                child.condemned = frozenset(overdue)
+                child.kill()
 
     def is_budget_spent(self) -> bool:
         """Whether ``--max-jobs`` are claimed and ended."""
@@ -141,13 +170,22 @@ class Children:
         for counter in Counter:
             if counter < Counter.HELD:
                 self._done_before[counter] = self._done_before.get(counter, 0) + child[counter]
+        if self._budget_left is not None and child.budget is not None:
+            self._budget_left += child.budget - (child[Counter.CLAIMED] - child[Counter.RELEASED])
         how = child.how_it_died()
         if child.refusal is not None:
             logger.error("a worker process refused to start: %s", child.refusal)
             self.refusal = child.refusal
         elif not child.ended_cleanly:
-            (logger.warning if killed else logger.error)("worker process %s died (%s)", child.pid, how)
-        reconciler.bury(child, f"process died ({how})", charge=not killed)
+            expected = killed or child.retired_at is not None
+            (logger.warning if expected else logger.error)("worker process %s died (%s)", child.pid, how)
+        if child.condemned:
+            error = "it went on past its timeout, and its process was ended"
+            reconciler.bury(child, error, charged=child.condemned, outcome="timed_out")
+        elif killed or child.retired_at is not None:
+            reconciler.bury(child, f"process ended ({how})", charged=())
+        else:
+            reconciler.bury(child, f"process died ({how})", charged=child.started())
         child.close()
 
     def _plan_respawn(self, child: ChildProcess) -> None:

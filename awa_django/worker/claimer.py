@@ -95,7 +95,7 @@ class Claimer:
 
     def tick(self) -> float:
         """Claim once; how long to wait before the next, when nothing wakes the claimer."""
-        prefetch = self._executor.prefetch(self._options.concurrency, MAX_PREFETCH)
+        prefetch = self._executor.prefetch(MAX_PREFETCH)
         limits, total = self._holdings.room(prefetch)
         total = min(total, LARGEST_CLAIM)
         if self._budget is not None:

@@ -1,11 +1,13 @@
-"""Executor: runs held jobs, ``def`` handlers on threads and ``async def`` handlers on one event loop."""
+"""Executor: starts held jobs within the limits, ``def`` handlers on threads, ``async def`` on one loop."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter as Tally
+from collections import deque
+from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -13,10 +15,12 @@ from django.db import close_old_connections, connections, reset_queries
 
 from awa_django import registry
 from awa_django.codec import JSON
+from awa_django.registry import Handler
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
 from awa_django.worker.holdings import HeldJob
+from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotWriter
 
 # A held job should start within this: it decides how many may be held beyond what runs.
@@ -32,63 +36,83 @@ class Sink(Protocol):
     def report(self, held: HeldJob, progress: dict[str, JSON]) -> None: ...
 
 
-class Executor:
-    """Takes held jobs from the claimer and gives their outcomes to the sink."""
+class Lane:
+    """Held jobs of one queue and one way to run, in the order of their claim."""
 
-    def __init__(self, *, threads: int, worker: str, slots: SlotWriter, sink: Sink) -> None:
+    __slots__ = ("is_async", "jobs", "queue")
+
+    def __init__(self, queue: str, *, is_async: bool) -> None:
+        self.queue = queue
+        self.is_async = is_async
+        self.jobs: deque[HeldJob] = deque()
+
+
+class Executor:
+    """Takes held jobs from the claimer and gives their outcomes to the sink.
+
+    What runs is bounded in all, by queue, and by threads; what may not start yet waits in lanes.
+    """
+
+    def __init__(self, *, options: WorkerOptions, worker: str, slots: SlotWriter, sink: Sink) -> None:
+        self._options = options
         self._worker = worker
         self._slots = slots
         self._sink = sink
-        self._thread_count = threads
         self._threads: list[threading.Thread] = []
-        self._queue: SimpleQueue[HeldJob | None] = SimpleQueue()
-        # Whoever takes a job out of here may start it, or release it: dict.pop is atomic.
-        self._unstarted: dict[int, HeldJob] = {}
+        self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
         self._mean_seconds = START_WITHIN
+        # All that follows is guarded by the lock.
+        self._lock = threading.Lock()
+        self._lanes: dict[tuple[str, bool], Lane] = {}  # only those with jobs
+        self._running_count = 0
+        self._on_threads = 0
+        self._running_of: Tally[str] = Tally()
 
     def start(self) -> None:
-        for number in range(self._thread_count):
+        for number in range(min(self._options.threads, self._options.concurrency)):
             thread = threading.Thread(target=self._serve, name=f"awa-handler-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
 
-    def prefetch(self, concurrency: int, limit: int) -> int:
+    def prefetch(self, limit: int) -> int:
         """How many jobs beyond those that run would start within ``START_WITHIN``, at the recent speed."""
-        return min(int(START_WITHIN * concurrency / max(self._mean_seconds, 1e-6)), limit)
+        return min(int(START_WITHIN * self._options.concurrency / max(self._mean_seconds, 1e-6)), limit)
 
     def submit(self, held: Iterable[HeldJob]) -> int:
-        """Start them as soon as a thread or the loop is free; how many had a kind unknown here."""
-        for_loop = []
+        """Start them as soon as the limits let them; how many had a kind unknown here."""
         unknown_count = 0
+        known = []
         for each in held:
             job = each.job
-            handler = registry.find(job.kind)
-            if handler is None:
+            each.handler = registry.find(job.kind)
+            if each.handler is None:
                 unknown_count += 1
                 self._sink.put(each, verdict.unknown_kind(job))
             elif job.attempt > job.max_attempts:
                 self._sink.put(each, verdict.attempts_used_up(job, worker=self._worker))
             else:
-                each.handler = handler
-                self._unstarted[each.slot] = each
-                if handler.is_async:
-                    for_loop.append(each)
-                else:
-                    self._queue.put(each)
-        if for_loop:
-            self._ensure_loop().call_soon_threadsafe(self._spawn, for_loop)
+                known.append(each)
+        with self._lock:
+            for each in known:
+                self._wait_in_lane(each)
+            chosen = self._startable()
+        self._start(chosen)
         return unknown_count
 
     def release_unstarted(self, *, held_before: float) -> int:
         """Give back what was taken into hand before that monotonic instant and has not started."""
-        count = 0
-        for slot, held in list(self._unstarted.items()):
-            if held.held_at <= held_before and self._unstarted.pop(slot, None) is held:
-                self._sink.put(held, Release(held.attempt))
-                count += 1
-        return count
+        released = []
+        with self._lock:
+            for key, lane in list(self._lanes.items()):
+                while lane.jobs and lane.jobs[0].held_at <= held_before:
+                    released.append(lane.jobs.popleft())
+                if not lane.jobs:
+                    del self._lanes[key]
+        for held in released:
+            self._sink.put(held, Release(held.attempt))
+        return len(released)
 
     def cancel_marked(self) -> None:
         """Pass the supervisor's cancel marks on to ``async`` handlers (``def`` handlers look themselves)."""
@@ -99,31 +123,99 @@ class Executor:
     def stop(self) -> None:
         """Let the threads and the loop end once they are idle."""
         for _ in self._threads:
-            self._queue.put(None)
+            self._starting.put(None)
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
+    # Under the lock: which jobs may start.
+
+    def _wait_in_lane(self, held: HeldJob) -> None:
+        is_async = _handler(held).is_async
+        key = held.job.queue, is_async
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(held.job.queue, is_async=is_async)
+        lane.jobs.append(held)
+
+    def _startable(self) -> list[HeldJob]:
+        """Take out of the lanes what may start now, the lanes in turn."""
+        chosen = []
+        while (held := self._next()) is not None:
+            chosen.append(held)
+        return chosen
+
+    def _next(self) -> HeldJob | None:
+        if self._running_count >= self._options.concurrency:
+            return None
+        for key, lane in self._lanes.items():
+            if self._running_of[lane.queue] >= self._options.queues.get(lane.queue, 1):
+                continue
+            if not lane.is_async and self._on_threads >= len(self._threads):
+                continue
+            held = lane.jobs.popleft()
+            del self._lanes[key]
+            if lane.jobs:
+                self._lanes[key] = lane  # to the end: the lanes take turns
+            self._running_count += 1
+            self._running_of[lane.queue] += 1
+            self._on_threads += not lane.is_async
+            return held
+        return None
+
+    def _start(self, chosen: Iterable[HeldJob], *, on_loop: bool = False) -> None:
+        for_loop = []
+        for held in chosen:
+            if _handler(held).is_async:
+                for_loop.append(held)
+            else:
+                self._starting.put(held)
+        if on_loop:
+            self._spawn(for_loop)
+        elif for_loop:
+            self._ensure_loop().call_soon_threadsafe(self._spawn, for_loop)
+
+    def _ended(self, held: HeldJob, outcome: Outcome | None) -> HeldJob | None:
+        """Hand over the outcome and start what may start now; the job for this thread to go on with."""
+        self._slots.end(held.slot)
+        self._mean_seconds += (time.monotonic() - held.started_at - self._mean_seconds) * _MEAN_SHARE
+        self._sink.put(held, outcome)
+        is_async = _handler(held).is_async
+        with self._lock:
+            self._running_count -= 1
+            self._running_of[held.job.queue] -= 1
+            self._on_threads -= not is_async
+            if not self._lanes:
+                return None
+            chosen = self._startable()
+        if is_async:
+            self._start(chosen, on_loop=True)
+            return None
+        own = chosen.pop() if chosen and not _handler(chosen[-1]).is_async else None
+        self._start(chosen)
+        return own
+
+    # On the threads.
+
     def _serve(self) -> None:
-        while (held := self._queue.get()) is not None:
-            if self._unstarted.pop(held.slot, None) is held:
-                self._run(held)
+        while (held := self._starting.get()) is not None:
+            following: HeldJob | None = held
+            while following is not None:
+                following = self._run(following)
         connections.close_all()
 
-    def _run(self, held: HeldJob) -> None:
-        handler = held.handler
-        assert handler is not None
+    def _run(self, held: HeldJob) -> HeldJob | None:
         reset_queries()
         close_old_connections()
+        handler = _handler(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()
         must_end_at = started + timeout if timeout is not None else 0.0
         self._slots.start(held.slot, must_end_at)
-        attempt = held.attempt
 
         def cancelled() -> bool:
             if must_end_at and time.monotonic() >= must_end_at:
                 return True
-            return self._slots.is_cancelled(held.slot, attempt)
+            return self._slots.is_cancelled(held.slot, held.attempt)
 
         outcome = run_attempt(
             held.job,
@@ -132,14 +224,17 @@ class Executor:
             cancelled=cancelled,
             report=lambda progress: self._sink.report(held, progress),
         )
-        self._ended(held, outcome)
         close_old_connections()
+        return self._ended(held, outcome)
+
+    # On the event loop.
 
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=self._serve_loop, args=(loop,), name="awa-loop", daemon=True).start()
-            self._loop = loop
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(
+                target=self._serve_loop, args=(self._loop,), name="awa-loop", daemon=True
+            ).start()
         return self._loop
 
     def _serve_loop(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -147,15 +242,13 @@ class Executor:
         loop.run_forever()
         connections.close_all()
 
-    def _spawn(self, batch: Sequence[HeldJob]) -> None:
+    def _spawn(self, batch: Iterable[HeldJob]) -> None:
         assert self._loop is not None
         for held in batch:
-            if self._unstarted.pop(held.slot, None) is held:
-                self._tasks[held.slot] = held, self._loop.create_task(self._run_async(held))
+            self._tasks[held.slot] = held, self._loop.create_task(self._run_async(held))
 
     async def _run_async(self, held: HeldJob) -> None:
-        handler = held.handler
-        assert handler is not None
+        handler = _handler(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()
         self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
@@ -166,10 +259,10 @@ class Executor:
             cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
             report=lambda progress: self._sink.report(held, progress),
         )
-        self._tasks.pop(held.slot, None)
+        del self._tasks[held.slot]
         self._ended(held, outcome)
 
-    def _ended(self, held: HeldJob, outcome: Outcome | None) -> None:
-        self._slots.end(held.slot)
-        self._mean_seconds += (time.monotonic() - held.started_at - self._mean_seconds) * _MEAN_SHARE
-        self._sink.put(held, outcome)
+
+def _handler(held: HeldJob) -> Handler:
+    assert held.handler is not None
+    return held.handler

@@ -65,7 +65,10 @@ class Holdings:
             self._turn = (self._turn + 1) % len(queues)
             limits = {}
             for queue in queues[self._turn :] + queues[: self._turn]:
-                room = self._limits[queue] + prefetch - self._held[queue]
+                limit = self._limits[queue]
+                # A queue's own part of what is held ahead: that of its jobs which may run at once.
+                ahead = prefetch * min(limit, self._concurrency) // self._concurrency
+                room = limit + ahead - self._held[queue]
                 if room > 0:
                     limits[queue] = min(room, total)
             return limits, total if limits else 0

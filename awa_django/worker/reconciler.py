@@ -24,7 +24,7 @@ from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.rescuer import end_lost_runs, release_runs
 from awa_django.worker.service import Service
-from awa_django.worker.slots import Counter, Phase
+from awa_django.worker.slots import Counter
 
 logger = logging.getLogger(__name__)
 
@@ -40,9 +40,10 @@ class _Dead:
 
     name: str
     application_name: str
-    started: frozenset[Attempt]
-    """What it had really started: these are charged an attempt."""
+    charged: frozenset[Attempt]
+    """The runs that go through the attempt check; all others are given back."""
     error: str
+    outcome: str
 
 
 class Reconciler(Service):
@@ -72,14 +73,16 @@ class Reconciler(Service):
         self._ticks = 0
         self.draining = False
 
-    def bury(self, child: ChildProcess, error: str, *, charge: bool = True) -> None:
+    def bury(
+        self, child: ChildProcess, error: str, *, charged: Iterable[Attempt], outcome: str = "rescued"
+    ) -> None:
         """Settle the rows of a child that is dead; soon, on this service's own thread.
 
-        Without ``charge`` (a stop that ran out of time) every job is given back.
+        The ``charged`` runs go through the attempt check with this error; the others are given back.
         """
-        started = [slot.attempt for slot in child.slots() if slot.phase != Phase.HELD] if charge else []
+        dead = _Dead(child.name, child.application_name, frozenset(charged), error, outcome)
         with self._lock:
-            self._dead.append(_Dead(child.name, child.application_name, frozenset(started), error))
+            self._dead.append(dead)
         self.wake()
 
     @property
@@ -114,15 +117,17 @@ class Reconciler(Service):
                 return False
             with connection.transaction():
                 runs = rescue.runs_of_worker(connection, [dead.name])
-                started = [run for run in runs if Attempt(run.id, run.run_lease) in dead.started]
-                others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.started]
-                if started:
-                    end_lost_runs(connection, started, worker=dead.name, error=dead.error)
+                charged = [run for run in runs if Attempt(run.id, run.run_lease) in dead.charged]
+                others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.charged]
+                if charged:
+                    end_lost_runs(
+                        connection, charged, worker=dead.name, error=dead.error, outcome=dead.outcome
+                    )
                 if others:
                     release_runs(connection, others, worker=dead.name)
             instances.withdraw(connection, [dead.name], unseen_for=FORGET_AFTER)
         if runs:
-            logger.warning("%s: %s jobs rescued, %s given back", dead.error, len(started), len(others))
+            logger.warning("%s: %s jobs rescued, %s given back", dead.error, len(charged), len(others))
         return True
 
     def _reconcile(self) -> None:

@@ -45,15 +45,20 @@ class Rescuer(Duty):
 
 
 def end_lost_runs(
-    connection: PsycopgConnection, runs: Sequence[LostRun], *, worker: str, error: str | None = None
+    connection: PsycopgConnection,
+    runs: Sequence[LostRun],
+    *,
+    worker: str,
+    error: str | None = None,
+    outcome: str = "rescued",
 ) -> Settlement:
     """Send lost runs through the attempt check: again after their backoff, or failed. In a transaction.
 
-    ``error`` says what happened; by default what the row itself says (silent, or overdue).
+    ``error`` and ``outcome`` say what happened; by default the row itself does (silent, or overdue).
     """
     outcomes = []
     for run in runs:
-        what, outcome = (error, "rescued") if error is not None else _what_happened(run)
+        what, how = (error, outcome) if error is not None else _what_happened(run)
         logger.warning(
             "job %s (%s, attempt %s) is rescued: %s",
             run.id,
@@ -62,7 +67,7 @@ def end_lost_runs(
             what,
             extra={"job_id": run.id, "run_lease": run.run_lease, "kind": run.kind, "queue": run.queue},
         )
-        outcomes.append(verdict.failed(run, what, worker=run.worker or worker, outcome=outcome))
+        outcomes.append(verdict.failed(run, what, worker=run.worker or worker, outcome=how))
     return settle(connection, outcomes, worker=worker)
 
 

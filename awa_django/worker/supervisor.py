@@ -184,6 +184,7 @@ class Supervisor:
             self.reconciler, stopping=self._stop_reason is not None, killed=self._killed
         )
         if self._stop_reason is None:
+            self.children.retire_overdue()
             self.children.respawn()
             self._stop_reason = self._reason_to_stop()
         return self._stop_reason is not None and self._stop_step()

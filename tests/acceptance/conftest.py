@@ -1,0 +1,82 @@
+"""What the tests of whole workers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+import pytest
+
+# from awa_django import doctor
+from tests import handlers  # noqa: F401  (registers the jobs in this process too)
+from tests.conftest import Connect
+from tests.worker_process import WorkerProcess
+
+Row = tuple[Any, ...]
+
+
+class StartWorker(Protocol):
+    def __call__(self, *arguments: str, awa: dict[str, Any] | None = None) -> WorkerProcess: ...
+
+
+class Database:
+    """Questions that tests ask of committed data, on a connection of their own."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.connection = connection
+
+    def rows(self, query: str, *values: object) -> list[Row]:
+        return self.connection.execute(query, values).fetchall()  # type: ignore[arg-type]
+
+    def value(self, query: str, *values: object) -> Any:
+        return self.rows(query, *values)[0][0]
+
+    def states(self) -> dict[str, int]:
+        """How many jobs in each state, in both tables."""
+        return dict(self.rows("SELECT state::text, count(*) FROM awa.jobs GROUP BY state"))
+
+    def job(self, job_id: int) -> dict[str, Any]:
+        cursor = self.connection.execute("SELECT * FROM awa.jobs WHERE id = %s", [job_id])
+        assert cursor.description is not None
+        row = cursor.fetchone()
+        assert row is not None, f"job {job_id} is gone"
+        return dict(zip([column.name for column in cursor.description], row, strict=True))
+
+    def effects(self, name: str) -> list[int]:
+        """The numbers of the effects of this name, sorted."""
+        return [number for (number,) in self.rows("SELECT number FROM effects WHERE name = %s ORDER BY 1", name)]
+
+
+@pytest.fixture
+def database(clean_queue: None, connect: Connect) -> Iterator[Database]:
+    """An empty queue, a table for effects, and a doctor's visit at the end."""
+    database = Database(connect())
+    database.connection.execute("DROP TABLE IF EXISTS effects")
+    database.connection.execute(
+        "CREATE TABLE effects (name text, number bigint, pid integer, at timestamptz DEFAULT clock_timestamp())"
+    )
+    yield database
+    database.connection.execute("DROP TABLE effects")
+    # assert doctor.diagnose() == []
+
+
+@pytest.fixture
+def start_worker(
+    database: Database, worker_env: dict[str, str], tmp_path: Path
+) -> Iterator[StartWorker]:
+    """``start_worker(*arguments, awa={...})``; whatever is left of them at the end is killed."""
+    started: list[WorkerProcess] = []
+
+    def start(*arguments: str, awa: dict[str, Any] | None = None) -> WorkerProcess:
+        worker = WorkerProcess(
+            worker_env, tmp_path / f"worker-{len(started)}.log", *arguments, awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})}
+        )
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        worker.end()
+        print(worker.text())

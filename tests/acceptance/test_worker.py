@@ -1,0 +1,257 @@
+"""Whole workers on ordinary days: every outcome, every way to end."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from awa_django import enqueue_many
+from tests import handlers
+from tests.acceptance.conftest import Database, StartWorker
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
+
+
+def test_drain_runs_every_outcome_to_its_end(database: Database, start_worker: StartWorker) -> None:
+    enqueue_many([handlers.record.item(number=number) for number in range(100)])
+    enqueue_many([handlers.record_async.item(number=number) for number in range(100)])
+    fails_once = handlers.fail_once.enqueue(number=1)
+    always_fails = handlers.always_fail.enqueue()
+    snoozed = handlers.snooze_once.enqueue()
+    asks_again = handlers.retry_after.enqueue()
+    cancels = handlers.cancel_itself.enqueue()
+    terminal = handlers.fail_for_good.enqueue()
+    overdue = handlers.overdue_async.enqueue()
+    tomorrow = handlers.record.using(delay=86_400).enqueue(number=-1)
+
+    worker = start_worker("--processes", "2")
+    wait_until(
+        lambda: database.states().get("completed") == 202 and len(database.states()) == 4,
+        timeout=30,
+        message=lambda: str(database.states()),
+    )
+    assert worker.stop() == 0
+
+    assert database.states() == {"completed": 202, "failed": 4, "cancelled": 1, "scheduled": 1}
+    assert database.effects("record") == list(range(100))
+    assert database.effects("record_async") == list(range(100))
+    assert database.effects("fail_once") == [1]
+    assert database.job(fails_once.id)["attempt"] == 2
+    assert [entry["outcome"] for entry in database.job(fails_once.id)["errors"]] == ["retried"]
+
+    failed = database.job(always_fails.id)
+    assert (failed["state"], failed["attempt"], len(failed["errors"])) == ("failed", 2, 2)
+    assert failed["errors"][1]["error"] == "it never works"
+    assert failed["errors"][1]["class"] == "ValueError"
+    assert "in always_fail" in failed["errors"][1]["traceback"]
+    assert [entry["run_lease"] for entry in failed["errors"]] == [1, 2]
+
+    # Twice claimed, one attempt: a snooze gives it back. What it reported was there the second time.
+    assert database.effects("snooze_once") == [1, 1]
+    assert (database.job(snoozed.id)["attempt"], database.job(snoozed.id)["run_lease"]) == (1, 2)
+    assert database.effects("retry_after") == [0, 0]
+    assert database.job(asks_again.id)["state"] == "failed"
+    assert database.job(asks_again.id)["errors"][0]["error"] == "the other side is busy"
+    assert database.job(cancels.id)["errors"][0]["error"] == "nothing to do"
+    assert (database.job(terminal.id)["state"], database.job(terminal.id)["attempt"]) == ("failed", 1)
+    assert database.job(overdue.id)["errors"][0]["outcome"] == "timed_out"
+    assert database.job(tomorrow.id)["state"] == "scheduled"
+
+
+def test_drain_ends_when_nothing_is_due(database: Database, start_worker: StartWorker) -> None:
+    handlers.record.enqueue_many([{"number": number} for number in range(50)])
+    handlers.record.using(delay=3600).enqueue(number=99)
+    worker = start_worker("--drain")
+    assert worker.wait() == 0
+    assert database.states() == {"completed": 50, "scheduled": 1}
+    assert database.value("SELECT count(*) FROM awa.runtime_instances") == 0
+    assert database.value("SELECT count(*) FROM awa.leaders WHERE holder IS NOT NULL") == 0
+
+
+def test_drain_promotes_what_is_due(database: Database, start_worker: StartWorker) -> None:
+    handlers.record.using(delay=3600).enqueue_many([{"number": number} for number in range(50)])
+    database.connection.execute("UPDATE awa.scheduled_jobs SET run_at = now() - interval '1 second'")
+    assert start_worker("--drain").wait() == 0
+    assert database.states() == {"completed": 50}
+
+
+def test_max_jobs_bounds_what_is_started(database: Database, start_worker: StartWorker) -> None:
+    handlers.record.enqueue_many([{"number": number} for number in range(100)])
+    assert start_worker("--max-jobs", "31", "--processes", "2").wait() == 0
+    assert database.states() == {"completed": 31, "available": 69}
+    assert database.value("SELECT max(attempt) FROM awa.jobs_hot WHERE state = 'available'") == 0
+
+
+def test_max_time_ends_an_idle_worker(database: Database, start_worker: StartWorker) -> None:
+    assert start_worker("--max-time", "0.5").wait() == 0
+
+
+def test_children_are_replaced_after_their_share(database: Database, start_worker: StartWorker) -> None:
+    handlers.record.enqueue_many([{"number": number} for number in range(60)])
+    assert start_worker("--drain", "--max-jobs-per-child", "20").wait() == 0
+    assert database.effects("record") == list(range(60))
+    assert database.value("SELECT count(DISTINCT pid) FROM effects") >= 3
+
+
+def test_queues_are_served_within_their_limits(database: Database, start_worker: StartWorker) -> None:
+    handlers.sleep.using(queue="narrow").enqueue_many([{"seconds": 0.2, "number": n} for n in range(6)])
+    handlers.record.using(queue="other: with, commas".replace(",", "")).enqueue(number=1)
+    handlers.record.using(queue="not served").enqueue(number=2)
+    assert start_worker("--drain", "--queues", "narrow:2,other: with commas:4").wait() == 0
+    assert database.states() == {"completed": 7, "available": 1}
+    overlapping = database.value(
+        """
+        SELECT max(running) FROM (
+            SELECT sum(CASE name WHEN 'started' THEN 1 ELSE -1 END) OVER (ORDER BY at) AS running
+            FROM effects WHERE name IN ('started', 'ended')
+        ) AS timeline
+        """
+    )
+    assert overlapping == 2
+
+
+def test_term_lets_running_jobs_end_and_gives_back_the_rest(
+    database: Database, start_worker: StartWorker
+) -> None:
+    handlers.sleep.enqueue_many([{"seconds": 1.5, "number": number} for number in range(10)])
+    worker = start_worker("--concurrency", "4")
+    wait_until(lambda: len(database.effects("started")) == 4, timeout=30, message=worker.text)
+    assert worker.stop() == 0
+    assert len(database.effects("ended")) == 4
+    assert database.states() == {"completed": 4, "available": 6}
+    assert database.value("SELECT max(attempt) FROM awa.jobs_hot WHERE state = 'available'") == 0
+
+
+def test_term_gives_back_running_jobs_when_time_is_over(
+    database: Database, start_worker: StartWorker
+) -> None:
+    handlers.sleep.enqueue_many([{"seconds": 60, "number": number} for number in range(4)])
+    worker = start_worker("--concurrency", "2", "--shutdown-timeout", "0.5")
+    wait_until(lambda: len(database.effects("started")) == 2, timeout=30, message=worker.text)
+    assert worker.stop() == 3
+    assert database.states() == {"available": 4}
+    assert database.rows("SELECT DISTINCT attempt, cardinality(errors) FROM awa.jobs_hot") == [(0, 0)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_second_signal_stops_at_once(database: Database, start_worker: StartWorker, number: int) -> None:
+    handlers.sleep.enqueue(seconds=60)
+    worker = start_worker("--shutdown-timeout", "60")
+    wait_until(lambda: database.effects("started"), timeout=30, message=worker.text)
+    worker.signal(number)
+    wait_until(lambda: "stopping: signalled" in worker.text(), message=worker.text)
+    worker.signal(number)
+    assert worker.wait(15) == 3
+    assert database.states() == {"available": 1}
+    assert "Traceback" not in worker.text()
+
+
+def test_paused_queue_waits_for_resume(database: Database, start_worker: StartWorker) -> None:
+    from awa_django import operations
+
+    operations.pause_queue("default", by="tests")
+    handlers.record.enqueue(number=1)
+    handlers.record.using(queue="open").enqueue(number=2)
+    worker = start_worker("--queues", "default,open")
+    wait_until(lambda: database.effects("record") == [2], timeout=30, message=worker.text)
+    assert database.states() == {"completed": 1, "available": 1}
+    operations.resume_queue("default")
+    wait_until(lambda: database.effects("record") == [1, 2], message=worker.text)
+    assert worker.stop() == 0
+
+
+def test_job_of_plain_sql_runs(database: Database, start_worker: StartWorker) -> None:
+    worker = start_worker()
+    worker.wait_ready(database.connection)
+    database.connection.execute(
+        "INSERT INTO awa.jobs (kind, args) VALUES (%s, '{\"number\": 5}')", [handlers.record.handler.kind]
+    )
+    wait_until(lambda: database.effects("record") == [5], message=worker.text)
+    assert worker.stop() == 0
+
+
+def test_unknown_kind_is_put_back_uncharged(database: Database, start_worker: StartWorker) -> None:
+    database.connection.execute("INSERT INTO awa.jobs (kind) SELECT 'nobody.knows' FROM generate_series(1, 4)")
+    handlers.record.enqueue(number=1)
+    assert start_worker("--drain").wait() == 0
+    assert database.effects("record") == [1]
+    rows = database.rows(
+        "SELECT DISTINCT state::text, attempt, metadata -> 'awa:unknown_kind' ->> 'count' "
+        "FROM awa.jobs WHERE kind = 'nobody.knows'"
+    )
+    assert rows == [("scheduled", 0, "1")]
+
+
+def test_results_that_cannot_be_stored_never_leave_a_job_running(
+    database: Database, start_worker: StartWorker
+) -> None:
+    names = ("plain", "set", "bytes", "nan", "huge", "nul", "surrogate", "recursive", "generator", "object")
+    given = {name: handlers.give.enqueue(what=name).id for name in names}
+    raised = [handlers.raise_text.enqueue(what=name).id for name in ("nul", "surrogate", "long")]
+    assert start_worker("--drain").wait() == 0
+    assert {database.job(job_id)["state"] for job_id in given.values()} == {"completed"}
+    assert database.job(given["plain"])["result"] == {"answer": 42}
+    assert database.job(given["nan"])["result"] is None
+    assert {database.job(job_id)["state"] for job_id in raised} == {"failed"}
+    assert len(database.job(raised[2])["errors"][0]["error"]) <= 2_000
+
+
+def test_base_exceptions_end_the_job_and_not_the_worker(
+    database: Database, start_worker: StartWorker
+) -> None:
+    for name in ("SystemExit", "KeyboardInterrupt", "GeneratorExit", "CancelledError"):
+        handlers.raise_base.enqueue(name=name)
+        handlers.raise_base_async.enqueue(name=name)
+    handlers.record.enqueue_many([{"number": number} for number in range(20)])
+    assert start_worker("--drain").wait() == 0
+    assert database.states() == {"failed": 8, "completed": 20}
+    assert database.value("SELECT count(DISTINCT pid) FROM effects") == 1
+
+
+def test_atomic_handler_commits_with_its_completion(database: Database, start_worker: StartWorker) -> None:
+    handlers.atomic_effect.enqueue(number=1)
+    handlers.atomic_effect.enqueue(number=2, die=True)
+    handlers.atomic_failure.enqueue()
+    worker = start_worker()
+    wait_until(lambda: database.states() == {"completed": 2, "failed": 1}, timeout=30, message=worker.text)
+    assert worker.stop() == 0
+    assert database.effects("atomic") == [1, 2]
+    assert database.effects("atomic failure") == []
+
+
+def test_cancelled_running_jobs_are_told(database: Database, start_worker: StartWorker) -> None:
+    from awa_django import operations
+
+    ids = [handlers.until_cancelled.enqueue().id, handlers.until_cancelled_async.enqueue().id]
+    worker = start_worker(awa={"HEARTBEAT_INTERVAL": 0.6, "STALE_AFTER": 10})
+    wait_until(lambda: len(database.effects("started")) == 2, timeout=30, message=worker.text)
+    operations.cancel(ids)
+    wait_until(lambda: len(database.effects("saw the cancel")) == 2, message=worker.text)
+    assert worker.stop() == 0
+    assert database.states() == {"cancelled": 2}
+
+
+def test_worker_refuses_a_schema_it_does_not_know(database: Database, start_worker: StartWorker) -> None:
+    database.connection.execute("INSERT INTO awa.schema_version (version, name) VALUES (999, 'from the future')")
+    try:
+        worker = start_worker()
+        assert worker.wait() == 1
+        assert "upgrade awa-django here" in worker.text()
+    finally:
+        database.connection.execute("DELETE FROM awa.schema_version WHERE version = 999")
+
+
+def test_worker_says_which_option_is_wrong(database: Database, start_worker: StartWorker) -> None:
+    worker = start_worker("--queues", "mail:many")
+    assert worker.wait() == 1
+    assert "--queues mail: the concurrency must be a number, not 'many'" in worker.text()
+
+
+def test_import_error_stops_the_start(database: Database, start_worker: StartWorker) -> None:
+    handlers.record.enqueue(number=1)
+    worker = start_worker(awa={"IMPORTS": ["tests.no_such_module"]})
+    assert worker.wait() == 1
+    assert "tests.no_such_module" in worker.text()
+    assert database.states() == {"available": 1}

@@ -1,0 +1,199 @@
+"""Jobs that tests run in real worker processes. Each leaves a row in ``effects`` for each start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import threading
+import time
+
+from asgiref.sync import sync_to_async
+from django.db import connection
+
+from awa_django import Cancel, Fixed, JobContext, RetryAfter, Snooze, TerminalError, job
+
+SOON = Fixed(wait=0.2)
+
+
+def effect(name: str, number: int = 0) -> None:
+    """Commit that something happened."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO effects (name, number, pid) VALUES (%s, %s, %s)", [name, number, os.getpid()]
+        )
+
+
+@job()
+def record(number: int) -> None:
+    effect("record", number)
+
+
+@job()
+async def record_async(number: int) -> None:
+    await sync_to_async(effect)("record_async", number)
+
+
+@job()
+def nothing(number: int = 0) -> None:
+    pass
+
+
+@job(takes_context=True, max_attempts=3, retry=Fixed(wait=0.05))
+def fail_once(context: JobContext, number: int) -> None:
+    if context.attempt == 1:
+        raise RuntimeError("the first attempt fails")
+    effect("fail_once", number)
+
+
+@job(max_attempts=2, retry=Fixed(wait=0.05))
+def always_fail() -> None:
+    effect("always_fail")
+    raise ValueError("it never works")
+
+
+@job()
+def sleep(seconds: float, number: int = 0) -> None:
+    effect("started", number)
+    time.sleep(seconds)
+    effect("ended", number)
+
+
+@job(takes_context=True, max_attempts=3, retry=SOON)
+def sleep_first(context: JobContext, seconds: float, number: int = 0) -> None:
+    """Slow in the first attempt only, so that what is killed runs again quickly."""
+    effect("started", number)
+    if context.attempt == 1:
+        time.sleep(seconds)
+    effect("ended", number)
+
+
+@job(max_attempts=2, retry=Fixed(wait=2))
+def kill_own_process() -> None:
+    effect("kill_own_process")
+    os.kill(os.getpid(), 9)
+
+
+@job(max_attempts=1)
+def exit_hard() -> None:
+    os._exit(7)
+
+
+@job(max_attempts=1)
+def raise_base(name: str) -> None:
+    raise {
+        "SystemExit": SystemExit(3),
+        "KeyboardInterrupt": KeyboardInterrupt(),
+        "GeneratorExit": GeneratorExit(),
+        "CancelledError": asyncio.CancelledError(),
+    }[name]
+
+
+@job(max_attempts=1)
+async def raise_base_async(name: str) -> None:
+    raise_base(name)
+
+
+@job(max_attempts=1)
+def exit_thread() -> None:
+    raise SystemExit
+
+
+@job(max_attempts=1)
+def hold_gil(milliseconds: int) -> None:
+    """Nothing else runs in this process meanwhile: PyDLL does not give up the GIL."""
+    effect("started")
+    ctypes.PyDLL(None).usleep(milliseconds * 1000)
+    effect("ended")
+
+
+@job(takes_context=True)
+def snooze_once(context: JobContext) -> Snooze | None:
+    effect("snooze_once", context.attempt)
+    if context.checkpoint is None:
+        context.progress(50, "halfway", checkpoint={"page": 1})
+        return Snooze(0.1)
+    return None
+
+
+@job(max_attempts=2)
+def retry_after() -> RetryAfter:
+    effect("retry_after")
+    return RetryAfter(0.05, "the other side is busy")
+
+
+@job()
+def cancel_itself() -> Cancel:
+    return Cancel("nothing to do")
+
+
+@job()
+def fail_for_good() -> None:
+    raise TerminalError("no use in trying again")
+
+
+@job(timeout=0.3, max_attempts=1)
+async def overdue_async() -> None:
+    await asyncio.sleep(60)
+
+
+@job(timeout=0.3, max_attempts=1)
+def overdue_stubborn(seconds: float) -> None:
+    effect("started")
+    time.sleep(seconds)
+
+
+@job(takes_context=True, max_attempts=1)
+def until_cancelled(context: JobContext) -> None:
+    effect("started")
+    gave_up_at = time.monotonic() + 60
+    while not context.is_cancelled and time.monotonic() < gave_up_at:
+        time.sleep(0.02)
+    effect("saw the cancel" if context.is_cancelled else "never told")
+
+
+@job(takes_context=True, max_attempts=1)
+async def until_cancelled_async(context: JobContext) -> None:
+    await sync_to_async(effect)("started")
+    try:
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        await asyncio.shield(sync_to_async(effect)("saw the cancel"))
+        raise
+
+
+@job(atomic=True, takes_context=True, max_attempts=3, retry=SOON)
+def atomic_effect(context: JobContext, number: int, die: bool = False) -> None:
+    effect("atomic", number)
+    if die and context.attempt == 1:
+        os.kill(os.getpid(), 9)
+
+
+@job(atomic=True, max_attempts=1)
+def atomic_failure() -> None:
+    effect("atomic failure")
+    raise RuntimeError("rolled back")
+
+
+@job(keep_result=True)
+def give(what: str) -> object:
+    """Results that JSON or PostgreSQL cannot hold, by name."""
+    loop: list[object] = []
+    loop.append(loop)
+    return {
+        "plain": {"answer": 42},
+        "set": {1, 2},
+        "bytes": b"\x00\xff",
+        "nan": float("nan"),
+        "huge": 10**30,
+        "nul": "a\x00b",
+        "surrogate": "\ud800",
+        "recursive": loop,
+        "generator": (each for each in ()),
+        "object": threading.Lock(),
+    }[what]
+
+
+@job(max_attempts=1)
+def raise_text(what: str) -> None:
+    raise ValueError({"nul": "a\x00b", "surrogate": "\ud800", "long": "x" * 1_000_000}[what])
