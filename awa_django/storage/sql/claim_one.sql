@@ -7,11 +7,12 @@ SET state = 'running',
     run_lease = job.run_lease + 1,
     attempted_at = now(),
     heartbeat_at = now(),
-    deadline_at = now() + make_interval(secs => %(hold)s::double precision + CASE
-        WHEN jsonb_typeof(job.metadata -> 'awa:timeout') = 'number'
-            THEN least(greatest((job.metadata -> 'awa:timeout')::numeric, 0), 31536000)::double precision
-        ELSE (%(timeouts)s::jsonb ->> job.kind)::double precision
-    END),
+    deadline_at = now() + make_interval(secs => %(hold)s::double precision + coalesce(
+        CASE WHEN jsonb_typeof(job.metadata -> 'awa:timeout') = 'number'
+            THEN nullif(round(least(greatest((job.metadata -> 'awa:timeout')::numeric, 0), 31536000), 6), 0)
+        END::double precision,
+        (%(timeouts)s::jsonb ->> job.kind)::double precision
+    )),
     worker = %(worker)s::text
 WHERE job.id = (
     SELECT due.id
