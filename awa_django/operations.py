@@ -76,7 +76,7 @@ def cancel(
         "error": clean_text(f"cancelled: {reason}" if reason else "cancelled by an operator", 1000),
         "class": "Cancelled",
         "outcome": "cancelled",
-        **({"by": clean_text(by, LONGEST_NAME)} if by else {}),
+        "by": clean_text(by, LONGEST_NAME) if by else None,
     }
     return _operate(
         job_ids,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from awa_django.states import JobState
 from awa_django.storage._sql import Connection, fetch
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
 
@@ -63,6 +64,23 @@ def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
 def release(connection: Connection, attempts: Iterable[Attempt]) -> dict[int, str]:
     """running -> available, never started, the attempt given back; id -> queue."""
     return dict(fetch(connection, "release", **_attempts(sorted(attempts))))
+
+
+def surrender(connection: Connection, ending: Ending) -> set[int]:
+    """running -> failed or cancelled, whatever the row itself has against it; needs an entry.
+
+    For a job that can end in no other way: it may lose the right to its unique key in that state.
+    """
+    rows = fetch(
+        connection,
+        "surrender",
+        job_id=ending.attempt.job_id,
+        run_lease=ending.attempt.run_lease,
+        state=ending.state.value,
+        bit=list(JobState).index(ending.state),
+        entry=ending.entry,
+    )
+    return {job_id for (job_id,) in rows}
 
 
 def settled(

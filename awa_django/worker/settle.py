@@ -108,14 +108,15 @@ def _write_substitute(
     logger.warning("job %s could not be finished as %s: %s", attempt.job_id, what, exc, extra=_extra(attempt))
     if isinstance(exc, psycopg.errors.UniqueViolation):
         note = verdict.superseded(attempt.run_lease, worker=worker, what=f"it was to be {what}")
-        substitutes = [Ending(attempt, JobState.CANCELLED, note), Ending(attempt, JobState.FAILED, note)]
+        states = [JobState.CANCELLED, JobState.FAILED]
     else:
         note = verdict.unwritable(attempt.run_lease, worker=worker, what=what, error=str(exc))
-        substitutes = [Ending(attempt, JobState.FAILED, note), Ending(attempt, JobState.CANCELLED, note)]
-    for substitute in substitutes:
+        states = [JobState.FAILED, JobState.CANCELLED]
+    endings = [Ending(attempt, state, note) for state in states]
+    for ending, write in ((endings[0], _finish), (endings[1], _finish), (endings[0], finalize.surrender)):
         try:
             with _savepoint(connection):
-                _write(connection, [substitute], settlement)
+                settlement.done |= write(connection, ending)
             return
         except psycopg.Error as again:
             if is_connection_error(again):
@@ -123,11 +124,15 @@ def _write_substitute(
             logger.error(
                 "job %s could not be ended as %s either: %s",
                 attempt.job_id,
-                substitute.state,
+                ending.state,
                 again,
                 extra=_extra(attempt),
             )
     settlement.blocked.append(outcome)
+
+
+def _finish(connection: PsycopgConnection, ending: Ending) -> set[int]:
+    return finalize.finish(connection, [ending])
 
 
 def _savepoint(connection: PsycopgConnection) -> contextlib.AbstractContextManager[object]:

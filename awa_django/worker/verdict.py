@@ -83,14 +83,18 @@ def failed(
     terminal: bool = False,
     class_name: str | None = None,
     trace: str | None = None,
+    by: str | None = None,
 ) -> Deferral | Ending:
-    """The attempt check: attempts left -> retryable after the backoff (or ``delay``), else failed."""
+    """The attempt check: attempts left -> retryable after the backoff (or ``delay``), else failed.
+
+    ``by`` is who ended the run when that was not its own worker.
+    """
     if terminal or run.attempt >= run.max_attempts:
         how = outcome or "failed"
-        note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace)
+        note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace, by=by)
         return Ending(_attempt(run), JobState.FAILED, note)
     how = outcome or "retried"
-    note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace)
+    note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace, by=by)
     wait = backoff(run) if delay is None else delay
     return Deferral(_attempt(run), JobState.RETRYABLE, wait.total_seconds(), note)
 
@@ -142,6 +146,7 @@ def entry(
     outcome: str,
     class_name: str | None = None,
     trace: str | None = None,
+    by: str | None = None,
 ) -> str:
     """One entry of ``errors`` as JSON text; the database adds ``at``."""
     fields: dict[str, str | int] = {
@@ -153,6 +158,8 @@ def entry(
     }
     if class_name is not None:
         fields["class"] = clean_text(class_name, ERROR_LIMIT)
+    if by is not None:
+        fields["by"] = by
     if trace is not None:
         fields["traceback"] = clean_text(trace, TRACEBACK_LIMIT)
     return _dump(fields)
@@ -160,12 +167,10 @@ def entry(
 
 def backoff(run: Run) -> timedelta:
     """The wait after a failed attempt: the job's own policy, its kind's, or the setting's."""
-    policy = _policy(run)
     try:
-        wait = policy.delay(run.attempt)
+        return min(max(_policy(run).delay(run.attempt), timedelta()), LONGEST_WAIT)
     except Exception:  # noqa: BLE001  (a policy of the user's own must not leave the job running)
-        wait = Exponential().delay(run.attempt)
-    return min(max(wait, timedelta()), LONGEST_WAIT)
+        return Exponential().delay(run.attempt)
 
 
 def completed(run: Run, result: str | None, *, delete: bool) -> Completion:

@@ -53,7 +53,8 @@ SELECT
             'awa:unknown_kind',
             jsonb_build_object('count', CASE
                 WHEN jsonb_typeof(gone.metadata #> '{awa:unknown_kind,count}') = 'number'
-                    THEN least((gone.metadata #> '{awa:unknown_kind,count}')::numeric, 1000000)::integer + 1
+                    THEN least(greatest((gone.metadata #> '{awa:unknown_kind,count}')::numeric, 0), 1000000)::integer
+                        + 1
                 ELSE 1
             END)
         )

@@ -10,7 +10,9 @@ SET state = attempt.state::awa.job_state,
     attempt = least(job.attempt, job.max_attempts),
     errors = CASE
         WHEN attempt.entry IS NULL THEN job.errors
-        ELSE job.errors || (attempt.entry::jsonb || jsonb_build_object('at', now()))
+        ELSE job.errors || (attempt.entry::jsonb || jsonb_build_object(
+            'at', now(), 'attempt', least(job.attempt, job.max_attempts)
+        ))
     END
 FROM unnest(%(job_ids)s::bigint[], %(run_leases)s::bigint[], %(states)s::text[], %(entries)s::text[])
     AS attempt (job_id, run_lease, state, entry)

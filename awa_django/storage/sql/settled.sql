@@ -18,9 +18,11 @@ LEFT JOIN LATERAL (
 WHERE (job.state IS NULL AND attempt.gone_is_settled)
    OR (job.state = 'completed' AND job.run_lease = attempt.run_lease)
    OR (
-       -- The newest error entry is this run's own: retried or failed by this worker.
+       -- The newest error entry is this run's own: retried or failed by this worker, and not by
+       -- who rescued or cancelled it (`by`).
        job.errors[cardinality(job.errors)] ->> 'run_lease' = attempt.run_lease::text
        AND job.errors[cardinality(job.errors)] ->> 'worker' = %(worker)s::text
+       AND NOT job.errors[cardinality(job.errors)] ? 'by'
    )
    OR (
        -- Snoozed or released: no entry, and not claimed again since.

@@ -1,6 +1,8 @@
 -- End a deferred job that cannot become available (another job holds its key) as cancelled.
 -- Params: job_id, entry (the error entry; `at` is added here).
 -- Index: scheduled_jobs_pkey.
+-- The mask loses the bit of `cancelled`: the other job may hold the key. Errors of more
+-- than one dimension, to which nothing can be added, become one list.
 WITH gone AS (
     DELETE FROM awa.scheduled_jobs AS job
     WHERE job.id = %(job_id)s::bigint
@@ -15,10 +17,10 @@ SELECT
     gone.id, gone.kind, gone.queue, gone.args, 'cancelled', gone.priority, gone.attempt, gone.max_attempts,
     gone.run_at, NULL, NULL,
     gone.attempted_at, now(), gone.created_at,
-    gone.errors || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', gone.attempt,
+    ARRAY(SELECT unnest(gone.errors)) || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', gone.attempt,
         'run_lease', gone.run_lease)),
     gone.metadata, gone.tags, gone.unique_key,
-    gone.unique_states, gone.run_lease,
+    set_bit(gone.unique_states, 6, 0), gone.run_lease,
     gone.progress, gone.result, gone.worker
 FROM gone
 RETURNING id

@@ -1,0 +1,20 @@
+-- End one running attempt that can end in no other way; returns its id unless the lease is stale.
+-- Params: job_id, run_lease, state (terminal), bit (that of the state in a mask), entry (JSON text).
+-- Index: jobs_hot_pkey.
+-- What may stand in the way gives way: the mask loses the bit of the state (another job may hold
+-- the key), and errors of more than one dimension, to which nothing can be added, become one list.
+UPDATE awa.jobs_hot AS job
+SET state = %(state)s::awa.job_state,
+    finalized_at = now(),
+    heartbeat_at = NULL,
+    deadline_at = NULL,
+    attempt = least(job.attempt, job.max_attempts),
+    unique_states = set_bit(job.unique_states, %(bit)s::integer, 0),
+    errors = ARRAY(SELECT unnest(job.errors))
+        || (%(entry)s::jsonb || jsonb_build_object(
+            'at', now(), 'attempt', least(job.attempt, job.max_attempts)
+        ))
+WHERE job.id = %(job_id)s::bigint
+  AND job.run_lease = %(run_lease)s::bigint
+  AND job.state = 'running'
+RETURNING job.id
