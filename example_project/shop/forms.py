@@ -6,5 +6,5 @@ from example_project.shop.models import Product
 
 
 class OrderForm(forms.Form):
-    customer = forms.EmailField(label="E-mail", initial="ann@example.org")
+    customer = forms.EmailField(max_length=254, label="E-mail", initial="ann@example.org")
     product = forms.ChoiceField(choices=Product.choices)

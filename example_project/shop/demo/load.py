@@ -106,6 +106,7 @@ def enqueue_load(tag: str, orders: int) -> Load:
         _enqueue_later(load)
         _enqueue_failing(load)
         _insert_by_sql(load)
+        Order.objects.bulk_update(load.orders, ["receipt_job_id", "payment_job_id"], batch_size=500)
     for order in load.orders[:REFUSED_ORDERS]:
         try:
             place_order(order.customer, Product.COFFEE, refuse=True)
@@ -117,11 +118,15 @@ def enqueue_load(tag: str, orders: int) -> Load:
 def _enqueue_now(load: Load) -> None:
     orders, tags = load.orders, [load.tag]
     asked_twice = orders[: len(orders) // 10]
-    receipts = tasks.send_receipt.using(tags=tags)
+    receipts = tasks.send_receipt.using(tags=tags).enqueue_many(
+        {"order_id": order.pk} for order in [*orders, *asked_twice]
+    )
+    for order, receipt in zip(orders, receipts, strict=False):
+        order.receipt_job_id = receipt.id
     load.add(
         "receipts, unique",
         Ending.COMPLETED,
-        receipts.enqueue_many({"order_id": order.pk} for order in [*orders, *asked_twice]),
+        receipts,
         sends=True,
         at_once=True,
     )
@@ -179,13 +184,13 @@ def _enqueue_later(load: Load) -> None:
 
 def _enqueue_failing(load: Load) -> None:
     tags = [load.tag]
-    load.add(
-        "payments, flaky",
-        Ending.RETRIED,
-        tasks.capture_payment.using(tags=tags).enqueue_many(
-            {"order_id": order.pk, "amount": order.amount} for order in _share(load.orders, 20)
-        ),
+    unpaid = _share(load.orders, 20)
+    payments = tasks.capture_payment.using(tags=tags).enqueue_many(
+        {"order_id": order.pk, "amount": order.amount} for order in unpaid
     )
+    for order, payment in zip(unpaid, payments, strict=True):
+        order.payment_job_id = payment.id
+    load.add("payments, flaky", Ending.RETRIED, payments)
     load.add(
         "expired cards",
         Ending.FAILED,
@@ -209,4 +214,4 @@ def _insert_by_sql(load: Load) -> None:
 
 
 def _share(orders: list[Order], divisor: int) -> list[Order]:
-    return orders[: max(len(orders) // divisor, 1)]
+    return orders[-max(len(orders) // divisor, 1) :]  # the newest, which the shop's page shows
