@@ -72,7 +72,7 @@ class ListOnlyAdmin(ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def lookup_allowed(self, lookup: str, *_: Any, **__: Any) -> bool:
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """Only the filters of the page: no search of the data by hand-written parameters."""
         return any(lookup == getattr(choice, "parameter_name", None) for choice in self.list_filter)
 
