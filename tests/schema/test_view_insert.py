@@ -27,8 +27,8 @@ def stored(columns: str, values: str) -> dict[str, Any]:
     job = reload_job(job_id)
     assert job is not None
     assert job.state == state
-    columns: dict[str, Any] = vars(job)
-    return columns
+    found: dict[str, Any] = vars(job)
+    return found
 
 
 def test_kind_and_args_are_enough() -> None:

@@ -51,8 +51,8 @@ def update(job_id: int, assignments: str) -> dict[str, Any]:
 def now(job_id: int) -> dict[str, Any]:
     job = reload_job(job_id)
     assert job is not None
-    columns: dict[str, Any] = vars(job)
-    return columns
+    found: dict[str, Any] = vars(job)
+    return found
 
 
 def claims() -> list[tuple[bytes, int]]:
