@@ -57,6 +57,9 @@ class Signature:
             for parameter in parameters
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
+        self._required = {
+            name for name, parameter in self._named.items() if parameter.default is inspect.Parameter.empty
+        }
         self._rest = next((p for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
 
     def accepts(self, name: str) -> bool:
@@ -65,6 +68,8 @@ class Signature:
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments by name; defaults are left to the run. Raises: InvalidJob when they do not fit."""
+        if not args and self._required <= kwargs.keys() <= self._named.keys():
+            return dict(kwargs)  # the usual call, without the price of inspect
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as exc:
@@ -86,9 +91,8 @@ class Signature:
         for name in arguments:
             if not self.accepts(name):
                 raise InvalidJob(f"{self.kind!r} has no parameter {name!r}")
-        for name, parameter in self._named.items():
-            if parameter.default is inspect.Parameter.empty and name not in arguments:
-                raise InvalidJob(f"{self.kind!r} needs the argument {name!r}, which the job does not have")
+        for name in sorted(self._required - arguments.keys()):
+            raise InvalidJob(f"{self.kind!r} needs the argument {name!r}, which the job does not have")
         return arguments
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -42,7 +41,7 @@ def enqueue_many(items: Iterable[Item]) -> list[Enqueued]:
             now, ids = reserve_ids(connection, len(chunk))
             plain: list[tuple[int, NewJob]] = []
             for job_id, prepared in zip(ids, chunk, strict=True):
-                job = _dated(prepared.keyed(now), now)
+                job = prepared.keyed(now)
                 if prepared.unique is None:
                     plain.append((job_id, job))
                 else:
@@ -105,23 +104,15 @@ def _take_keys(connection: Any, wanted: dict[bytes, int]) -> dict[bytes, int]:
 
 def _copy(connection: Any, jobs: list[tuple[int, NewJob]], now: datetime) -> set[str]:
     """Copy each job into its table; the queues that have something to run now."""
-    due = [pair for pair in jobs if not _is_later(pair[1], now)]
-    later = [pair for pair in jobs if _is_later(pair[1], now)]
+    due: list[tuple[int, NewJob]] = []
+    later: list[tuple[int, NewJob]] = []
+    for job_id, job in jobs:
+        (later if job.due_at(now) > now else due).append((job_id, job))
     if due:
-        copy_jobs(connection, due, deferred=False)
+        copy_jobs(connection, due, now=now, deferred=False)
     if later:
-        copy_jobs(connection, later, deferred=True)
+        copy_jobs(connection, later, now=now, deferred=True)
     return {job.queue for _, job in due}
-
-
-def _dated(job: NewJob, now: datetime) -> NewJob:
-    if job.run_at is not None:
-        return job
-    return replace(job, run_at=now if job.delay is None else now + job.delay)
-
-
-def _is_later(job: NewJob, now: datetime) -> bool:
-    return job.run_at is not None and job.run_at > now
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Prepared]]:

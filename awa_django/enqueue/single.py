@@ -50,7 +50,7 @@ def enqueue(item: Item) -> Enqueued:
     prepared = prepare(item)
     connection = connections[get_settings().database]
     if prepared.unique is None:
-        if prepared.job.run_at is None and prepared.job.delay is None:
+        if prepared.job.is_plain:
             job_id, is_due = insert_job(connection, prepared.job), True
         else:
             job_id, is_due = insert_job_at(connection, prepared.job)

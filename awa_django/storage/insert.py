@@ -33,15 +33,41 @@ class NewJob:
     unique_key: bytes | None = None
     unique_states: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is due now, and all else than the handler's own are the columns' defaults."""
+        return (
+            self.unique_key is None
+            and self.run_at is None
+            and self.delay is None
+            and not self.tags
+            and self.metadata == "{}"
+        )
+
+    def due_at(self, now: datetime) -> datetime:
+        """When the job is due, if the database's clock says ``now``."""
+        if self.run_at is not None:
+            return self.run_at
+        return now if self.delay is None else now + self.delay
+
 
 def insert_job(connection: Connection, job: NewJob) -> int:
-    """Insert a job that is due now and not unique; its id."""
-    rows = fetch(connection, "insert_job", **_columns(job))
+    """Insert a job that ``is_plain``; its id."""
+    assert job.is_plain
+    rows = fetch(
+        connection,
+        "insert_job",
+        kind=job.kind,
+        queue=job.queue,
+        args=job.args,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+    )
     return int(rows[0][0])
 
 
 def insert_job_at(connection: Connection, job: NewJob) -> tuple[int, bool]:
-    """Insert a job with ``run_at`` or ``delay`` where it belongs by the database's clock.
+    """Insert a job that is not unique where it belongs by the database's clock.
 
     Its id, and whether it may run now.
     """
@@ -98,8 +124,8 @@ def database_now(connection: Connection) -> datetime:
     return now  # type: ignore[no-any-return]
 
 
-def copy_jobs(connection: Any, jobs: Iterable[tuple[int, NewJob]], *, deferred: bool) -> None:
-    """COPY jobs under ids of ``reserve_ids`` into one of the tables; each must have its ``run_at``.
+def copy_jobs(connection: Any, jobs: Iterable[tuple[int, NewJob]], *, now: datetime, deferred: bool) -> None:
+    """COPY jobs under the ids of ``reserve_ids``, which told ``now``, into one of the tables.
 
     Only on Django's connection, whose errors it raises. Unique jobs must hold their keys already.
     """
@@ -118,8 +144,8 @@ def copy_jobs(connection: Any, jobs: Iterable[tuple[int, NewJob]], *, deferred: 
                     job.priority,
                     job.max_attempts,
                     job.metadata,
-                    list(job.tags),
-                    job.run_at,
+                    _tags(job),
+                    job.due_at(now),
                     job.unique_key,
                     job.unique_states,
                 )
@@ -134,5 +160,10 @@ def _columns(job: NewJob) -> Mapping[str, object]:
         "priority": job.priority,
         "max_attempts": job.max_attempts,
         "metadata": job.metadata,
-        "tags": list(job.tags),
+        "tags": _tags(job),
     }
+
+
+def _tags(job: NewJob) -> list[str] | str:
+    # Most jobs have none, and a literal is cheaper to adapt than a list.
+    return list(job.tags) if job.tags else "{}"

@@ -56,7 +56,31 @@ def tables_of(job_id: int) -> list[str]:
     ]
 
 
-def test_insert_job_stores_every_column() -> None:
+def test_plain_job_leaves_the_rest_to_the_defaults() -> None:
+    job = new_job(queue="mail", args='{"a": 1}', priority=4, max_attempts=3)
+    stored = find_job(connection, insert_job(connection, job))
+    assert stored is not None
+    assert (stored.kind, stored.queue, stored.args, stored.state) == ("k", "mail", '{"a": 1}', "available")
+    assert (stored.priority, stored.max_attempts, stored.metadata, stored.tags) == (4, 3, "{}", [])
+    assert stored.run_at == stored.created_at == database_now(connection)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"tags": ("a",)},
+        {"metadata": '{"a": 1}'},
+        {"delay": timedelta(0)},
+        {"run_at": datetime(2000, 1, 1, tzinfo=UTC)},
+        {"unique_key": KEY, "unique_states": UNFINISHED},
+    ],
+)
+def test_plain_insert_drops_nothing_in_silence(changes: dict[str, Any]) -> None:
+    with pytest.raises(AssertionError):
+        insert_job(connection, new_job(**changes))
+
+
+def test_insert_job_at_stores_every_column() -> None:
     job = new_job(
         queue="q\"'%\\",
         args='{"a": "%s \\\\"}',
@@ -65,7 +89,9 @@ def test_insert_job_stores_every_column() -> None:
         metadata='{"m": 1}',
         tags=("a,b", '"', "\\", "ü", "NULL"),
     )
-    stored = find_job(connection, insert_job(connection, job))
+    job_id, is_due = insert_job_at(connection, job)
+    stored = find_job(connection, job_id)
+    assert is_due
     assert stored is not None
     assert (stored.kind, stored.queue, stored.args, stored.metadata) == (
         "k",
@@ -163,9 +189,10 @@ def test_copy_stores_every_column() -> None:
     copy_jobs(
         connection,
         [(hot, odd), (keyed, new_job(run_at=now, unique_key=OTHER_KEY, unique_states=UNFINISHED))],
+        now=now,
         deferred=False,
     )
-    copy_jobs(connection, [(deferred, new_job(run_at=now + timedelta(days=1)))], deferred=True)
+    copy_jobs(connection, [(deferred, new_job(run_at=now + timedelta(days=1)))], now=now, deferred=True)
     stored = find_job(connection, hot)
     assert stored is not None
     assert (stored.queue, stored.args, stored.metadata) == (odd.queue, odd.args, odd.metadata)
@@ -179,7 +206,7 @@ def test_copy_stores_every_column() -> None:
 def test_copy_raises_the_errors_of_django() -> None:
     now, (job_id,) = reserve_ids(connection, 1)
     with pytest.raises(DatabaseError), transaction.atomic():
-        copy_jobs(connection, [(job_id, new_job(run_at=now, priority=1000))], deferred=False)
+        copy_jobs(connection, [(job_id, new_job(run_at=now, priority=1000))], now=now, deferred=False)
     assert tables_of(job_id) == []
 
 
@@ -188,7 +215,7 @@ def test_copy_refuses_a_broken_transaction() -> None:
     with transaction.atomic():
         transaction.set_rollback(True)
         with pytest.raises(TransactionManagementError):
-            copy_jobs(connection, [(job_id, new_job(run_at=now))], deferred=False)
+            copy_jobs(connection, [(job_id, new_job(run_at=now))], now=now, deferred=False)
 
 
 def test_wake_says_whether_anybody_waits() -> None:

@@ -1,10 +1,10 @@
 -- Insert one job into the table that its due instant asks for by the database's clock: deferred
 -- when it is later than now, hot otherwise. Returns its id and whether it may run now.
--- Params: those of insert_job; run_at, or delay (an interval from now) with run_at null.
+-- Params: those of insert_job; metadata (JSON text), tags; run_at, or delay from now, or both null: now.
 WITH due AS MATERIALIZED (
     SELECT
         nextval('awa.jobs_id_seq') AS id,
-        coalesce(%(run_at)s::timestamptz, now() + %(delay)s::interval) AS run_at
+        coalesce(%(run_at)s::timestamptz, now() + %(delay)s::interval, now()) AS run_at
 ),
 hot AS (
     INSERT INTO awa.jobs_hot (id, kind, queue, args, priority, max_attempts, metadata, tags, run_at)

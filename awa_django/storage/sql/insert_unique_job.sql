@@ -1,7 +1,7 @@
 -- Take the unique key first and insert the job second, if it was free: no exception, so the caller's
 -- transaction stays usable. No row comes back when another job holds the key. Waits for a rival that
 -- has taken the key in an open transaction.
--- Params: those of insert_job_at (now when run_at and delay are null); unique_key, unique_states.
+-- Params: those of insert_job_at; unique_key, unique_states.
 -- Index: idx_awa_jobs_unique.
 -- The insert triggers find the claim of this id in place and accept it.
 WITH due AS MATERIALIZED (
