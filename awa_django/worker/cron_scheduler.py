@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 
 from awa_django.cron import latest_fire, next_fires
+from awa_django.errors import ConfigurationError
 from awa_django.storage import cron_jobs as storage
 from awa_django.storage.cron_jobs import Schedule
 from awa_django.storage.wake import wake
@@ -43,7 +44,7 @@ class CronScheduler(Duty):
                 with self.session.use() as connection:
                     self._fire(connection, schedule)
                 following = next_fires(schedule.cron_expr, schedule.timezone, schedule.now, 1)
-            except ValueError as exc:
+            except ConfigurationError as exc:
                 self._log_invalid(schedule, exc)
                 continue
             self._invalid.pop(schedule.name, None)
@@ -61,7 +62,7 @@ class CronScheduler(Duty):
             logger.info("schedule %s fired for %s: job %s", schedule.name, fire_at, job_id)
             wake(connection, [queue])
 
-    def _log_invalid(self, schedule: Schedule, exc: ValueError) -> None:
+    def _log_invalid(self, schedule: Schedule, exc: ConfigurationError) -> None:
         seen = self._invalid.get(schedule.name, 0)
         if seen % LOG_EVERY == 0:
             logger.error("schedule %r is left out: %s", schedule.name, exc)
