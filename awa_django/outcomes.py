@@ -33,14 +33,17 @@ class RetryAfter:
 
     def __init__(self, delay: timedelta | float, reason: str = "") -> None:
         object.__setattr__(self, "delay", as_duration(delay, "RetryAfter.delay", most=LONGEST_WAIT))
-        object.__setattr__(self, "reason", reason)
+        object.__setattr__(self, "reason", str(reason))  # handlers pass the exception they caught
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Cancel:
     """End the job as cancelled for ``reason``: there is nothing left to do, and that is no failure."""
 
-    reason: str = ""
+    reason: str
+
+    def __init__(self, reason: str = "") -> None:
+        object.__setattr__(self, "reason", str(reason))
 
 
 Outcome = Snooze | RetryAfter | Cancel

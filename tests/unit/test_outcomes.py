@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,12 @@ def test_delay_may_be_seconds() -> None:
 def test_delay_outside_a_year_is_refused(outcome: Any, delay: object) -> None:
     with pytest.raises(ValueError, match=f"{outcome.__name__}.delay"):
         outcome(delay)
+
+
+def test_reason_is_text_whatever_is_passed() -> None:
+    error: Any = ValueError("busy")
+    assert RetryAfter(1, error).reason == Cancel(error).reason == "busy"
+    assert RetryAfter(1).reason == Cancel().reason == ""
 
 
 def test_outcomes_are_frozen_values() -> None:
