@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from awa_django import InvalidJob, Unique, enqueue_many, job
@@ -140,6 +141,16 @@ def test_failing_generator_leaves_nothing_and_the_transaction_usable(monkeypatch
             receipt.enqueue_many(broken())
         receipt.enqueue(1)
     assert len(rows("awa.jobs")) == 1
+
+
+def test_generator_may_read_the_database_on_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bulk, "CHUNK", 2)
+    User.objects.bulk_create(User(username=str(number)) for number in range(5))
+    users = User.objects.order_by("pk").iterator(chunk_size=2)
+    answers = receipt.enqueue_many({"order_id": user.pk} for user in users)
+    assert [receipt.get(answer.id).args["order_id"] for answer in answers] == list(
+        User.objects.order_by("pk").values_list("pk", flat=True)
+    )
 
 
 def test_chunks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,92 @@
+"""The statements of producers and of those who look a job up, over tables with something in them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from awa_django.storage._sql import statement
+
+pytestmark = pytest.mark.django_db
+
+ROWS = 20_000
+JOB = {
+    "kind": "k",
+    "queue": "default",
+    "args": "{}",
+    "priority": 2,
+    "max_attempts": 25,
+    "metadata": "{}",
+    "tags": "{}",
+    "run_at": None,
+    "delay": None,
+    "unique_key": b"x" * 16,
+    "unique_states": "11101001",
+}
+
+
+@pytest.fixture(autouse=True)
+def jobs() -> None:
+    """20,000 hot jobs of which half hold a key, and 20,000 deferred ones."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO awa.jobs_hot (kind, unique_key, unique_states)
+            SELECT 'k', CASE WHEN n %% 2 = 0 THEN decode(md5(n::text), 'hex') END, B'11101001'
+            FROM generate_series(1, %(rows)s) AS n
+            """,
+            {"rows": ROWS},
+        )
+        cursor.execute(
+            """
+            INSERT INTO awa.scheduled_jobs (kind, run_at)
+            SELECT 'k', now() + n * interval '1 second' FROM generate_series(1, %(rows)s) AS n
+            """,
+            {"rows": ROWS},
+        )
+        cursor.execute("ANALYZE awa.jobs_hot")
+        cursor.execute("ANALYZE awa.scheduled_jobs")
+        cursor.execute("ANALYZE awa.job_unique_claims")
+
+
+def plan(name: str, **params: Any) -> str:
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (COSTS OFF) {statement(name)}", params)
+        return "\n".join(line for (line,) in cursor.fetchall())
+
+
+def scans(text: str) -> list[str]:
+    """The tables of jobs and claims that the plan walks through."""
+    return re.findall(r"Seq Scan on (\w+)", text)
+
+
+def test_find_job_uses_both_primary_keys() -> None:
+    found = plan("find_job", job_id=1)
+    assert "jobs_hot_pkey" in found
+    assert "scheduled_jobs_pkey" in found
+    assert scans(found) == []
+
+
+def test_holders_are_found_by_the_index_of_keys() -> None:
+    found = plan("find_unique_holders", unique_keys=[b"a" * 16, b"b" * 16])
+    assert "idx_awa_jobs_unique" in found
+    assert scans(found) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "params"),
+    [
+        ("insert_job", JOB),
+        ("insert_job_at", JOB),
+        ("insert_unique_job", JOB),
+        ("take_unique_keys", {"unique_keys": [b"a" * 16], "job_ids": [1]}),
+    ],
+)
+def test_insert_reads_no_table(name: str, params: dict[str, Any]) -> None:
+    found = plan(name, **params)
+    assert "Insert on" in found
+    assert scans(found) == []
+    assert "Index" not in found.replace("Conflict Arbiter Indexes", "")
