@@ -12,7 +12,7 @@ from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 from django.urls import reverse
 
-from awa_django.admin.base import distance, show_date, show_instant, show_state
+from awa_django.admin.base import distance, show_date, show_state
 from awa_django.admin.redaction import LONGEST_SHOWN, mask_text, pretty_json
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
@@ -111,7 +111,7 @@ def _when(value: object) -> str:
         try:
             instant = datetime.fromisoformat(value)
             if instant.utcoffset() is not None:
-                return show_instant(instant)
+                return show_date(instant, "Y-m-d H:i:s")
         except (ValueError, OverflowError):
             pass
     return _text(value)

@@ -14,10 +14,13 @@ from django.urls import URLPattern, path, reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from awa_django import operations
-from awa_django.admin.base import CHOICES_CAP, COUNT_CAP, ListOnlyAdmin, log, show_instant
+from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, log, show_instant
 from awa_django.conf import get_settings
 from awa_django.models import QueueMeta
 from awa_django.storage.queues import QueueOverview, known_queues, queue_overview
+
+# Two counts for each queue: 200 queues at this cap are 0.4 million index entries, about 0.1 s.
+COUNT_CAP = 1_000
 
 
 @admin.register(QueueMeta)

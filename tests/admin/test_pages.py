@@ -11,7 +11,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from awa_django.admin import base
+from awa_django.admin import base, queues
 from awa_django.models import Job
 from tests.admin.conftest import Login
 from tests.factories import insert_job
@@ -309,6 +309,14 @@ def test_small_pages_show_what_matters(root: Client) -> None:
     workers = root.get(url("runtimeinstance")).content.decode()
     assert [workers.count(f">{word}<") for word in ("alive", "draining", "silent")] == [1, 1, 1]
     assert root.get(url("leaderlease")).content.decode().count("nobody") == 6
+
+
+def test_queue_counts_stop_at_a_cap(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "COUNT_CAP", 2)
+    for _ in range(4):
+        insert_job()
+    page = root.get(url("queuemeta")).content.decode()
+    assert "over 2" in page
 
 
 def test_queues_page_counts_and_links(root: Client) -> None:
