@@ -10,7 +10,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
@@ -119,8 +121,11 @@ def _encode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -
     if name not in types:
         return _plain(value, where, DEEPEST)
     try:
-        plain = _plain(msgspec.to_builtins(value, enc_hook=_encode_subclass), where, DEEPEST)
-        msgspec.convert(plain, types[name])
+        hint = types[name]
+        if not _is_plain(hint):
+            value = msgspec.to_builtins(value, enc_hook=_encode_subclass)
+        plain = _plain(value, where, DEEPEST)
+        msgspec.convert(plain, hint)
     except InvalidJob:
         raise
     except (TypeError, ValueError, RecursionError) as exc:  # msgspec.ValidationError is a ValueError
@@ -135,6 +140,25 @@ def _decode_one(name: str, value: object, types: Mapping[str, Any], kind: str) -
         return msgspec.convert(value, types[name])
     except (TypeError, ValueError, RecursionError) as exc:
         raise InvalidJob(f"argument {name!r} of {kind!r} does not fit its annotation: {exc}") from exc
+
+
+def _is_plain(hint: object) -> bool:
+    """Whether all that fits the annotation is JSON already (``dict[str, Any]``, ``str | None``).
+
+    Such a value is not converted: what msgspec would make of a datetime in it is text, and nothing
+    in the annotation would make it a datetime again.
+    """
+    try:
+        return _is_plain_hint(hint)
+    except TypeError:  # unhashable metadata in an Annotated
+        return False
+
+
+@cache
+def _is_plain_hint(hint: object) -> bool:
+    if get_origin(hint) in (dict, list, Union, UnionType):
+        return all(_is_plain_hint(part) for part in get_args(hint))
+    return hint in (Any, object, str, int, float, bool, None, NoneType, dict, list)
 
 
 def _encode_subclass(value: object) -> object:

@@ -128,6 +128,13 @@ def test_bad_item_is_refused_by_its_place_and_nothing_is_written(
     assert rows("awa.jobs") == []
 
 
+def test_batch_of_several_kinds_takes_items_only() -> None:
+    wrong: Any = {"order_id": 2}
+    with pytest.raises(InvalidJob, match=r"item 1 of the batch must be made by job\.item"):
+        enqueue_many([receipt.item(1), wrong])
+    assert rows("awa.jobs") == []
+
+
 def test_failing_generator_leaves_nothing_and_the_transaction_usable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "CHUNK", 2)
 

@@ -121,7 +121,9 @@ def _chunks(items: Iterable[Item]) -> Iterator[list[Prepared]]:
         yield chunk
 
 
-def _prepared(place: int, item: Item) -> Prepared:
+def _prepared(place: int, item: object) -> Prepared:
+    if not isinstance(item, Item):
+        raise InvalidJob(f"item {place} of the batch must be made by job.item(...), not {item!r}")
     try:
         return prepare(item)
     except InvalidJob as exc:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from django.contrib.auth.models import User
 from django.utils.safestring import mark_safe
@@ -69,6 +70,10 @@ def nested(depth: int) -> list[Any]:
         ((1, "a"), tuple[int, str]),
         ({1, 2}, set[int]),
         ({"a": Decimal(1)}, dict[str, Decimal]),
+        ({"a": [1, None, {}]}, dict[str, Any]),
+        (None, dict[str, object] | None),
+        (Decimal(1), Decimal | int | None),
+        (3, Annotated[int, msgspec.Meta(gt=1)]),
         (Line("a", 1, datetime(2026, 1, 1, tzinfo=UTC)), Line),
         ([Line("a", 1)], list[Line]),
     ],
@@ -137,6 +142,10 @@ def test_untyped_argument_is_refused_by_name(value: Any, why: str) -> None:
         (Line("a", "b"), Line, r"\$.count"),  # type: ignore[arg-type]
         (Line("a\x00", 1), Line, "NUL"),
         ({1: "a"}, dict[int, str], "only strings as keys"),
+        ({"at": datetime(2026, 1, 1)}, dict[str, Any], r"\['at'\] is a datetime, which JSON does not have"),
+        ([Decimal(1)], list, r"\[0\] is a Decimal"),
+        ({"at": [date(2026, 1, 1)]}, dict[str, list[object]] | None, "is a date"),
+        (UUID(int=7), str, "is a UUID"),
         (range(3), range, "a range cannot be stored"),
         (User(pk=1), User, "a User cannot be stored: pass its primary key"),
         (float("nan"), float, "nan"),
