@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -173,7 +175,9 @@ def test_job_of_plain_sql_runs(database: Database, start_worker: StartWorker) ->
 
 
 def test_unknown_kind_is_put_back_uncharged(database: Database, start_worker: StartWorker) -> None:
-    database.connection.execute("INSERT INTO awa.jobs (kind) SELECT 'nobody.knows' FROM generate_series(1, 4)")
+    database.connection.execute(
+        "INSERT INTO awa.jobs (kind) SELECT 'nobody.knows' FROM generate_series(1, 4)"
+    )
     handlers.record.enqueue(number=1)
     assert start_worker("--drain").wait() == 0
     assert database.effects("record") == [1]
@@ -234,7 +238,9 @@ def test_cancelled_running_jobs_are_told(database: Database, start_worker: Start
 
 
 def test_worker_refuses_a_schema_it_does_not_know(database: Database, start_worker: StartWorker) -> None:
-    database.connection.execute("INSERT INTO awa.schema_version (version, name) VALUES (999, 'from the future')")
+    database.connection.execute(
+        "INSERT INTO awa.schema_version (version, name) VALUES (999, 'from the future')"
+    )
     try:
         worker = start_worker()
         assert worker.wait() == 1
@@ -255,3 +261,34 @@ def test_import_error_stops_the_start(database: Database, start_worker: StartWor
     assert worker.wait() == 1
     assert "tests.no_such_module" in worker.text()
     assert database.states() == {"available": 1}
+
+
+def test_reload_gives_back_what_runs_and_starts_anew(
+    database: Database, start_worker: StartWorker, worker_env: dict[str, str], tmp_path: Path
+) -> None:
+    source = tmp_path / "edited_jobs.py"
+    source.write_text(EDITED.format(seconds=60, version=1))
+    worker_env["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
+    worker = start_worker("--reload", awa={"IMPORTS": ["tests.handlers", "edited_jobs"]})
+    worker.wait_ready(database.connection)
+    database.connection.execute("INSERT INTO awa.jobs (kind) VALUES ('edited_jobs.edited')")
+    wait_until(lambda: database.effects("edited") == [1], timeout=30, message=worker.text)
+    source.write_text(EDITED.format(seconds=0, version=2))
+    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    assert worker.stop() == 0
+    assert database.effects("edited") == [1, 2]
+    assert database.rows("SELECT attempt, run_lease, cardinality(errors) FROM awa.jobs_hot") == [(1, 2, 0)]
+
+
+EDITED = """
+import time
+
+from awa_django import job
+from tests.handlers import effect
+
+
+@job()
+def edited() -> None:
+    effect("edited", {version})
+    time.sleep({seconds})
+"""

@@ -30,7 +30,9 @@ def test_killed_child_runs_its_twenty_jobs_again(database: Database, start_worke
     assert worker.stop() == 0
     assert database.effects("ended") == list(range(20))
     assert sorted(database.effects("started")) == sorted(2 * list(range(20)))
-    rows = database.rows("SELECT DISTINCT attempt, run_lease, errors[1] ->> 'error', cardinality(errors) FROM awa.jobs_hot")
+    rows = database.rows(
+        "SELECT DISTINCT attempt, run_lease, errors[1] ->> 'error', cardinality(errors) FROM awa.jobs_hot"
+    )
     assert rows == [(2, 2, "process died (signal 9)", 1)]
     assert took < 15, f"the jobs ran again only after {took:.1f} s"
 
@@ -43,13 +45,16 @@ def test_killed_child_gives_back_what_it_never_started(database: Database, start
     handlers.kill_own_process.enqueue()
     handlers.record.enqueue_many([{"number": number} for number in range(50)])
     wait_until(
-        lambda: database.states() == {"completed": 350, "failed": 1}, timeout=30, message=lambda: str(database.states())
+        lambda: database.states() == {"completed": 350, "failed": 1},
+        timeout=30,
+        message=lambda: str(database.states()),
     )
     assert worker.stop() == 0
     assert database.effects("kill_own_process") == [0, 0]
     assert database.effects("record") == list(range(50))
     rows = database.rows(
-        "SELECT max(attempt), max(cardinality(errors)) FROM awa.jobs_hot WHERE kind = %s", handlers.record.handler.kind
+        "SELECT max(attempt), max(cardinality(errors)) FROM awa.jobs_hot WHERE kind = %s",
+        handlers.record.handler.kind,
     )
     assert rows == [(1, 0)]
     poison = database.rows("SELECT attempt, errors FROM awa.jobs_hot WHERE state = 'failed'")[0]
@@ -66,7 +71,9 @@ def test_handler_that_exits_the_process_fails_alone(database: Database, start_wo
     assert database.job(doomed.id)["errors"][0]["error"] == "process died (exit code 7)"
 
 
-def test_killed_supervisor_is_rescued_by_another_worker(database: Database, start_worker: StartWorker) -> None:
+def test_killed_supervisor_is_rescued_by_another_worker(
+    database: Database, start_worker: StartWorker
+) -> None:
     """Children finish what ends in time and go; what they cannot finish is rescued once it is stale."""
     handlers.sleep_first.enqueue(seconds=0.5, number=1)
     handlers.sleep_first.enqueue(seconds=60, number=2)
@@ -151,4 +158,3 @@ def test_terminated_sessions_are_opened_anew(database: Database, start_worker: S
     wait_until(lambda: database.effects("record") == list(range(10)), timeout=30, message=worker.text)
     assert worker.stop() == 0
     assert database.states() == {"completed": 10}
-
