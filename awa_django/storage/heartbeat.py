@@ -8,8 +8,11 @@ from awa_django.storage._sql import Connection, fetch
 from awa_django.storage.rows import Attempt
 
 
-def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
-    """Refresh ``heartbeat_at``; the ids still theirs. An absent id was rescued, cancelled or ended."""
+def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[Attempt]:
+    """Refresh ``heartbeat_at``; the runs that are still alive. An absent one was rescued, cancelled or ended.
+
+    Two runs of one job may be asked for: the older one's handler may not know yet that it is over.
+    """
     ordered = sorted(attempts)
     rows = fetch(
         connection,
@@ -17,7 +20,7 @@ def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
         job_ids=[attempt.job_id for attempt in ordered],
         run_leases=[attempt.run_lease for attempt in ordered],
     )
-    return {job_id for (job_id,) in rows}
+    return {Attempt._make(row) for row in rows}
 
 
 def progress(connection: Connection, reports: Mapping[Attempt, str]) -> set[int]:

@@ -70,7 +70,7 @@ class Heartbeater(Service):
         with self._session.use() as connection:
             alive = heartbeat(connection, runs)
         for run in runs:
-            if run.job_id in alive:
+            if run in alive:
                 self._confirmed[run] = sent_at
             else:
                 # Rescued, cancelled, or its finish was just written: only a run still going is told.

@@ -7,4 +7,4 @@ FROM unnest(%(job_ids)s::bigint[], %(run_leases)s::bigint[]) AS attempt (job_id,
 WHERE job.id = attempt.job_id
   AND job.run_lease = attempt.run_lease
   AND job.state = 'running'
-RETURNING job.id
+RETURNING job.id, job.run_lease
