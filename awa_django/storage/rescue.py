@@ -1,7 +1,4 @@
-"""Rescue: find running rows that nobody answers for. ``finalize`` then decides their fate.
-
-Both functions lock what they return: call them in a transaction that ends with the outcome.
-"""
+"""Rescue: find running rows that nobody answers for. ``finalize`` then decides their fate."""
 
 from __future__ import annotations
 
@@ -13,7 +10,11 @@ from awa_django.storage.rows import LostRun
 
 
 def lost_runs(connection: Connection, *, stale_after: timedelta, batch: int) -> list[LostRun]:
-    """Running rows without a heartbeat for ``stale_after``, or past their deadline."""
+    """Running rows without a heartbeat for ``stale_after``, or past their deadline.
+
+    They are locked: call it in a transaction that ends with the outcome, so that no heartbeat comes
+    between.
+    """
     rows = fetch(connection, "lost_runs", stale_after=stale_after.total_seconds(), batch=batch)
     return [LostRun._make(row) for row in rows]
 

@@ -94,11 +94,15 @@ class Reconciler(Service):
     def tick(self) -> float | None:
         with self._lock:
             dead = list(self._dead)
+        unsettled_count = 0
         for each in dead:
-            if not self._bury(each):
-                return 0.05  # its sessions are still ending
-            with self._lock:
-                self._dead.remove(each)
+            if self._bury(each):
+                with self._lock:
+                    self._dead.remove(each)
+            else:
+                unsettled_count += 1
+        if unsettled_count:
+            return 0.05
         self._reconcile()
         if self._ticks % ANNOUNCE_EVERY == 0:
             self._announce()
@@ -112,6 +116,8 @@ class Reconciler(Service):
             instances.withdraw(connection, names, unseen_for=FORGET_AFTER)
 
     def _bury(self, dead: _Dead) -> bool:
+        """Whether its rows are settled: not while its sessions are ending, or a row is in use."""
+        blocked = []
         with self._session.use() as connection:
             if inspect.terminate_sessions(connection, session_names(dead.application_name)):
                 return False
@@ -120,23 +126,22 @@ class Reconciler(Service):
                 charged = [run for run in runs if Attempt(run.id, run.run_lease) in dead.charged]
                 others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.charged]
                 if charged:
-                    end_lost_runs(
-                        connection, charged, worker=dead.name, error=dead.error, outcome=dead.outcome
-                    )
+                    blocked += end_lost_runs(
+                        connection, charged, worker=self._worker, error=dead.error, outcome=dead.outcome
+                    ).blocked
                 if others:
-                    release_runs(connection, others, worker=dead.name)
+                    blocked += release_runs(connection, others, worker=self._worker).blocked
             instances.withdraw(connection, [dead.name], unseen_for=FORGET_AFTER)
         if runs:
             logger.warning("%s: %s jobs rescued, %s given back", dead.error, len(charged), len(others))
-        return True
+        return not blocked
 
     def _reconcile(self) -> None:
         children = list(self._children())
         if not children:
             return
         with self._session.use() as connection:
-            with connection.transaction():
-                runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
+            runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
             if not runs:
                 self._suspects = set()
                 return

@@ -54,7 +54,8 @@ def end_lost_runs(
 ) -> Settlement:
     """Send lost runs through the attempt check: again after their backoff, or failed. In a transaction.
 
-    ``error`` and ``outcome`` say what happened; by default the row itself does (silent, or overdue).
+    ``worker`` is who ends them. ``error`` and ``outcome`` say what happened; by default the row
+    itself does (silent, or overdue).
     """
     outcomes = []
     for run in runs:
@@ -67,7 +68,7 @@ def end_lost_runs(
             what,
             extra={"job_id": run.id, "run_lease": run.run_lease, "kind": run.kind, "queue": run.queue},
         )
-        outcomes.append(verdict.failed(run, what, worker=run.worker or worker, outcome=how))
+        outcomes.append(verdict.failed(run, what, worker=run.worker or worker, outcome=how, by=worker))
     return settle(connection, outcomes, worker=worker)
 
 

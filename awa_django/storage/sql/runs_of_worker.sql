@@ -1,6 +1,8 @@
--- Lock the running rows that were claimed in the name of these workers.
+-- The running rows that were claimed in the name of these workers.
 -- Params: workers, min_age (seconds since the claim).
 -- Index: jobs_hot_running (only running rows are in it).
+-- Nothing is locked: a row that a last heartbeat still holds must not be passed over, and what
+-- follows is guarded by the lease.
 SELECT
     job.id,
     job.run_lease,
@@ -16,4 +18,3 @@ WHERE job.state = 'running'
   AND job.worker = ANY (%(workers)s::text[])
   AND job.attempted_at <= now() - make_interval(secs => %(min_age)s::double precision)
 ORDER BY job.id
-FOR UPDATE SKIP LOCKED
