@@ -36,7 +36,8 @@ expired AS MATERIALIZED (
 pruned AS (
     DELETE FROM awa.jobs_hot AS job
     WHERE job.id = ANY (ARRAY(SELECT expired.id FROM expired))
-      AND job.finalized_at IS NOT NULL  -- not retried meanwhile
+      -- Not retried meanwhile, nor ended again since.
+      AND job.finalized_at < now() - make_interval(secs => %(min_age)s::double precision)
     RETURNING job.id
 )
 SELECT
