@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
+import psycopg
+
 from awa_django.cron import latest_fire, next_fires
 from awa_django.errors import ConfigurationError
 from awa_django.storage import cron_jobs as storage
@@ -44,7 +46,7 @@ class CronScheduler(Duty):
                 with self.session.use() as connection:
                     self._fire(connection, schedule)
                 following = next_fires(schedule.cron_expr, schedule.timezone, schedule.now, 1)
-            except ConfigurationError as exc:
+            except (ConfigurationError, psycopg.IntegrityError, psycopg.DataError) as exc:
                 self._log_invalid(schedule, exc)
                 continue
             self._invalid.pop(schedule.name, None)
@@ -62,7 +64,7 @@ class CronScheduler(Duty):
             logger.info("schedule %s fired for %s: job %s", schedule.name, fire_at, job_id)
             wake(connection, [queue])
 
-    def _log_invalid(self, schedule: Schedule, exc: ConfigurationError) -> None:
+    def _log_invalid(self, schedule: Schedule, exc: Exception) -> None:
         seen = self._invalid.get(schedule.name, 0)
         if seen % LOG_EVERY == 0:
             logger.error("schedule %r is left out: %s", schedule.name, exc)

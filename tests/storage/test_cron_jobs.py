@@ -1,0 +1,165 @@
+"""Schedules: declared, changed and paused; each fire time makes one job, whoever asks."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from awa_django.storage.cron_jobs import cron_jobs, fire_cron_job, sync_cron_job
+from tests.conftest import Connect
+from tests.factories import reload_job
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.django_db
+
+
+def declare(name: str = "nightly", **changes: Any) -> bool:
+    values: dict[str, Any] = {
+        "cron_expr": "0 3 * * *",
+        "timezone": "Europe/Madrid",
+        "kind": "a.report",
+        "queue": "reports",
+        "args": '{"n": 1}',
+        "priority": 3,
+        "max_attempts": 4,
+        "tags": ["t"],
+        "metadata": '{"k": "v"}',
+    }
+    return sync_cron_job(connection, name=name, **{**values, **changes})
+
+
+def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def count_back(name: str = "nightly") -> None:
+    """As if the schedule had fired last an hour ago."""
+    execute("UPDATE awa.cron_jobs SET last_enqueued_at = now() - interval '1 hour' WHERE name = %s", name)
+
+
+def test_declared_schedule_counts_from_now() -> None:
+    assert declare()
+    [schedule] = cron_jobs(connection)
+    assert schedule[:3] == ("nightly", "0 3 * * *", "Europe/Madrid")
+    assert schedule.since == schedule.now
+
+
+def test_unchanged_declaration_writes_nothing() -> None:
+    declare()
+    before = execute("SELECT xmin::text, * FROM awa.cron_jobs")
+    assert not declare()
+    assert execute("SELECT xmin::text, * FROM awa.cron_jobs") == before
+
+
+@pytest.mark.parametrize(
+    ("change", "counts_anew"),
+    [
+        ({"cron_expr": "0 4 * * *"}, True),
+        ({"timezone": "UTC"}, True),
+        ({"args": '{"n": 2}'}, False),
+        ({"queue": "other"}, False),
+        ({"tags": []}, False),
+    ],
+)
+def test_changed_declaration_counts_anew_only_for_another_time(
+    change: dict[str, Any], counts_anew: bool
+) -> None:
+    declare()
+    count_back()
+    assert declare(**change)
+    [schedule] = cron_jobs(connection)
+    assert (schedule.since == schedule.now) == counts_anew
+
+
+def test_pause_is_the_operators_and_survives_a_declaration() -> None:
+    declare()
+    execute("UPDATE awa.cron_jobs SET paused = true")
+    assert cron_jobs(connection) == []
+    declare(cron_expr="0 4 * * *")
+    assert cron_jobs(connection) == []
+
+
+@pytest.mark.parametrize(
+    "since", ["'infinity'", "'-infinity'", "'0044-03-15 BC'", "now() + interval '1 year'"]
+)
+def test_odd_mark_of_one_schedule_does_not_hide_the_others(since: str) -> None:
+    declare()
+    declare("other")
+    execute(f"UPDATE awa.cron_jobs SET last_enqueued_at = {since} WHERE name = 'nightly'")
+    schedules = cron_jobs(connection)
+    assert [schedule.name for schedule in schedules] == ["nightly", "other"]
+    assert schedules[0].since <= schedules[0].now
+
+
+def test_fire_makes_the_job_and_the_mark_in_one_statement() -> None:
+    declare()
+    count_back()
+    fire_at = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+    made = fire_cron_job(connection, "nightly", fire_at)
+    assert made is not None
+    job = reload_job(made[0])
+    assert made[1] == "reports"
+    assert (job.kind, job.queue, job.args, job.state) == ("a.report", "reports", {"n": 1}, "available")
+    assert (job.priority, job.max_attempts, job.tags) == (3, 4, ["t"])
+    assert job.metadata["k"] == "v"
+    assert job.metadata["awa:cron"]["name"] == "nightly"
+    assert datetime.fromisoformat(job.metadata["awa:cron"]["fire_at"]) == fire_at
+    assert cron_jobs(connection)[0].since == fire_at
+
+
+def test_fire_is_done_once_and_never_goes_back() -> None:
+    declare()
+    count_back()
+    now = datetime.now(UTC)
+    assert fire_cron_job(connection, "nightly", now - timedelta(minutes=5)) is not None
+    for fire_at in (now - timedelta(minutes=5), now - timedelta(minutes=6)):
+        assert fire_cron_job(connection, "nightly", fire_at) is None
+    assert fire_cron_job(connection, "nightly", now - timedelta(minutes=4)) is not None
+
+
+def test_paused_or_unknown_schedule_does_not_fire() -> None:
+    declare()
+    count_back()
+    execute("UPDATE awa.cron_jobs SET paused = true")
+    assert fire_cron_job(connection, "nightly", datetime.now(UTC)) is None
+    assert fire_cron_job(connection, "nobody", datetime.now(UTC)) is None
+    assert execute("SELECT 1 FROM awa.jobs_hot") == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("clean_queue")
+def test_two_leaders_make_one_job_of_a_fire_time(connect: Connect) -> None:
+    declare()
+    count_back()
+    fire_at = datetime.now(UTC) - timedelta(minutes=1)
+    one, two = connect(autocommit=False), connect()
+    assert fire_cron_job(one, "nightly", fire_at) is not None
+    answers: list[object] = []
+    rival = threading.Thread(target=lambda: answers.append(fire_cron_job(two, "nightly", fire_at)))
+    rival.start()
+    wait_until(
+        lambda: execute("SELECT 1 FROM pg_locks WHERE NOT granted AND pid = %s", two.info.backend_pid),
+        message="the second waits for the first one's mark",
+    )
+    one.commit()
+    rival.join(10)
+    assert answers == [None]
+    assert len(execute("SELECT 1 FROM awa.jobs_hot")) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("clean_queue")
+def test_fire_that_is_rolled_back_leaves_neither_mark_nor_job(connect: Connect) -> None:
+    declare()
+    count_back()
+    fire_at = datetime.now(UTC) - timedelta(minutes=1)
+    one, two = connect(autocommit=False), connect()
+    assert fire_cron_job(one, "nightly", fire_at) is not None
+    one.rollback()
+    assert fire_cron_job(two, "nightly", fire_at) is not None
