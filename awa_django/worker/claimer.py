@@ -150,9 +150,7 @@ class Claimer:
                 with connection.transaction():
                     job = claim_one(connection, job_id, request)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
-                note = verdict.superseded(
-                    None, worker=request.worker, what=f"it could not be claimed ({exc})"
-                )
+                note = verdict.refused(exc, worker=request.worker, what="it was to be claimed")
                 with connection.transaction():
                     quarantine(connection, job_id, note)
                 logger.error(

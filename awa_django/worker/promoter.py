@@ -84,7 +84,7 @@ class Promoter(Duty):
                     queue = storage.promote_one(connection, job_id)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
                 logger.warning("job %s cannot become available: %s", job_id, exc, extra={"job_id": job_id})
-                note = verdict.superseded(None, worker=self._worker, what=f"it was due ({exc})")
+                note = verdict.refused(exc, worker=self._worker, what="it was due")
                 with connection.transaction():
                     storage.supersede(connection, job_id, note)
             else:

@@ -8,6 +8,8 @@ import traceback
 from datetime import timedelta
 from typing import Protocol
 
+import psycopg
+
 from awa_django import registry
 from awa_django.codec import clean_text
 from awa_django.conf import get_settings
@@ -120,6 +122,13 @@ def superseded(run_lease: int | None, *, worker: str, what: str) -> str:
     return _unfinished(
         run_lease, f"superseded: {what}, but another job holds its unique key", worker, "superseded"
     )
+
+
+def refused(exc: Exception, *, worker: str, what: str) -> str:
+    """The error entry of a job that the database refuses to move on, by the reason that it gives."""
+    if isinstance(exc, psycopg.errors.UniqueViolation):
+        return superseded(None, worker=worker, what=what)
+    return _unfinished(None, f"{what}, but the database refuses: {exc}", worker, "unwritable")
 
 
 def unwritable(run_lease: int | None, *, worker: str, what: str, error: str) -> str:
