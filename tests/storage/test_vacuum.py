@@ -1,0 +1,27 @@
+"""Vacuum: dead rows are seen, and gone afterwards."""
+
+from __future__ import annotations
+
+import pytest
+
+from awa_django.storage.vacuum import dead_rows, vacuum_deferred, vacuum_hot
+from tests.conftest import Connect
+from tests.factories import insert_job
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
+
+
+def test_vacuum_removes_the_dead_rows_of_its_table(connect: Connect) -> None:
+    database = connect()
+    for state in ("available", "scheduled"):
+        for _ in range(3):
+            insert_job(state)
+    database.execute("DELETE FROM awa.jobs_hot")
+    database.execute("DELETE FROM awa.scheduled_jobs")
+    database.execute("SELECT pg_stat_force_next_flush()")
+    database.execute("SELECT 1")
+    assert dead_rows(database) == (3, 3)
+    vacuum_hot(database)
+    assert dead_rows(database) == (0, 3)
+    vacuum_deferred(database)
+    assert dead_rows(database) == (0, 0)
