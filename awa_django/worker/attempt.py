@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -16,14 +15,11 @@ from django.db import connections, transaction
 from awa_django.codec import JSON, encode_result
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
-from awa_django.errors import StaleLease
 from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.rows import ClaimedJob, Completion, Outcome
 from awa_django.worker import verdict
-
-logger = logging.getLogger(__name__)
 
 
 def run_attempt(
@@ -59,9 +55,10 @@ async def run_attempt_async(
 ) -> Outcome:
     """Run an ``async def`` handler once on this loop; what that means for the job."""
     seconds = timeout_of(job, handler)
+    timer = asyncio.timeout(seconds)
     try:
         arguments = handler.decode(job.args)
-        async with asyncio.timeout(seconds) as timer:
+        async with timer:
             if handler.takes_context:
                 value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
             else:
@@ -113,16 +110,15 @@ def _run_atomic(
             else:
                 done = finalize.complete(connections[alias], [outcome])
             if not done:
-                raise StaleLease(job_id=job.id, run_lease=job.run_lease)
+                # Sent again on its own it is found stale, and counted so.
+                raise _NotCompleted(outcome)
     except _NotCompleted as exc:
         return exc.outcome
-    except StaleLease as exc:
-        logger.warning("%s", exc, extra={"job_id": job.id, "run_lease": job.run_lease, "kind": job.kind})
     return None
 
 
 class _NotCompleted(Exception):
-    """Rolls back an atomic handler that returned Snooze, RetryAfter or Cancel."""
+    """Rolls back an atomic handler that returned Snooze, RetryAfter or Cancel, or whose lease is over."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome

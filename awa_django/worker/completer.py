@@ -9,14 +9,14 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import psycopg
 
 from awa_django.codec import JSON
 from awa_django.storage import finalize, wake
 from awa_django.storage.heartbeat import progress as store_progress
-from awa_django.storage.rows import Completion, Outcome
+from awa_django.storage.rows import Attempt, Completion, Outcome
 from awa_django.worker import verdict
 from awa_django.worker.database import Session
 from awa_django.worker.holdings import HeldJob, Holdings
@@ -25,6 +25,7 @@ from awa_django.worker.slots import Counter, SlotWriter
 
 logger = logging.getLogger(__name__)
 
+LARGEST_BATCH = 2_000
 RETRY_SECONDS = (0.05, 5.0)  # shortest and longest wait before a batch is sent again
 
 _COUNTER_OF = {
@@ -98,9 +99,7 @@ class Completer:
 
     def _write_batch(self) -> None:
         self._write_reports()
-        batch: list[tuple[HeldJob, Outcome | None]] = []
-        while self._ended and len(batch) < 2_000:
-            batch.append(self._ended.popleft())
+        batch = self._next_batch()
         if not batch:
             return
         finished_already = [held for held, outcome in batch if outcome is None]
@@ -121,6 +120,16 @@ class Completer:
                 shortest, longest = RETRY_SECONDS
                 time.sleep(min(shortest * 2.0**attempt, longest) * random.uniform(0.5, 1.0))
                 attempt = min(attempt + 1, 16)
+
+    def _next_batch(self) -> list[tuple[HeldJob, Outcome | None]]:
+        """What has ended, each job once: answers come by job id, and two runs of one may end together
+        (the older one was rescued, and the job claimed again here)."""
+        batch: list[tuple[HeldJob, Outcome | None]] = []
+        ids: set[int] = set()
+        while self._ended and len(batch) < LARGEST_BATCH and self._ended[0][0].job.id not in ids:
+            batch.append(self._ended.popleft())
+            ids.add(batch[-1][0].job.id)
+        return batch
 
     def _send(
         self, waiting: dict[int, tuple[HeldJob, Outcome]], sent_before: bool
@@ -179,8 +188,24 @@ class Completer:
         if not reports:
             return
         try:
-            with self._session.use() as connection:
-                store_progress(connection, reports)
+            try:
+                with self._session.use() as connection:
+                    store_progress(connection, reports)
+            except (psycopg.DataError, psycopg.IntegrityError):
+                self._write_reports_singly(reports)
         except psycopg.Error as exc:
             # Progress is for people, and the next report carries all of it.
             logger.warning("storing the progress of %s jobs failed: %s", len(reports), exc)
+
+    def _write_reports_singly(self, reports: Mapping[Attempt, str]) -> None:
+        for attempt, report in reports.items():
+            try:
+                with self._session.use() as connection:
+                    store_progress(connection, {attempt: report})
+            except (psycopg.DataError, psycopg.IntegrityError) as exc:
+                logger.warning(
+                    "job %s: its progress cannot be stored: %s",
+                    attempt.job_id,
+                    exc,
+                    extra={"job_id": attempt.job_id, "run_lease": attempt.run_lease},
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import time
 from collections import Counter as Tally
@@ -22,6 +23,8 @@ from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
 from awa_django.worker.holdings import HeldJob
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotWriter
+
+logger = logging.getLogger(__name__)
 
 # A held job should start within this: it decides how many may be held beyond what runs.
 START_WITHIN = 0.1
@@ -117,7 +120,10 @@ class Executor:
     def cancel_marked(self) -> None:
         """Pass the supervisor's cancel marks on to ``async`` handlers (``def`` handlers look themselves)."""
         for held, task in list(self._tasks.values()):
-            if self._loop is not None and self._slots.is_cancelled(held.slot, held.attempt):
+            if held.is_told_to_stop or self._loop is None:
+                continue  # once: its cleaning up must not be cancelled too
+            if self._slots.is_cancelled(held.slot, held.attempt):
+                held.is_told_to_stop = True
                 self._loop.call_soon_threadsafe(task.cancel)
 
     def stop(self) -> None:
@@ -204,6 +210,18 @@ class Executor:
         connections.close_all()
 
     def _run(self, held: HeldJob) -> HeldJob | None:
+        try:
+            outcome = self._attempt(held)
+        except Exception as exc:
+            logger.exception("job %s: its attempt could not be made", held.job.id, extra=_extra(held))
+            outcome = verdict.raised(held.job, exc, worker=self._worker)
+        try:
+            close_old_connections()
+        except Exception:
+            logger.exception("closing connections after job %s failed", held.job.id, extra=_extra(held))
+        return self._ended(held, outcome)
+
+    def _attempt(self, held: HeldJob) -> Outcome | None:
         reset_queries()
         close_old_connections()
         handler = _handler(held)
@@ -217,15 +235,13 @@ class Executor:
                 return True
             return self._slots.is_cancelled(held.slot, held.attempt)
 
-        outcome = run_attempt(
+        return run_attempt(
             held.job,
             handler,
             worker=self._worker,
             cancelled=cancelled,
             report=lambda progress: self._sink.report(held, progress),
         )
-        close_old_connections()
-        return self._ended(held, outcome)
 
     # On the event loop.
 
@@ -261,6 +277,10 @@ class Executor:
         )
         del self._tasks[held.slot]
         self._ended(held, outcome)
+
+
+def _extra(held: HeldJob) -> dict[str, object]:
+    return {"job_id": held.job.id, "run_lease": held.job.run_lease, "kind": held.job.kind}
 
 
 def _handler(held: HeldJob) -> Handler:

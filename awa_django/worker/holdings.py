@@ -19,7 +19,7 @@ MAX_PREFETCH = 1_000
 class HeldJob:
     """One claimed job in this process."""
 
-    __slots__ = ("handler", "held_at", "job", "progress", "slot", "started_at")
+    __slots__ = ("handler", "held_at", "is_told_to_stop", "job", "progress", "slot", "started_at")
 
     def __init__(self, job: ClaimedJob, slot: int, held_at: float) -> None:
         self.job = job
@@ -27,6 +27,7 @@ class HeldJob:
         self.held_at = held_at
         self.started_at = 0.0
         self.handler: Handler | None = None
+        self.is_told_to_stop = False
         self.progress: dict[str, JSON] | None = None
 
     @property
