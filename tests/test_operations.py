@@ -16,10 +16,12 @@ from django.utils import timezone
 from awa_django import operations
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta, UniqueClaim
 from awa_django.operations import Refusal
-from awa_django.storage import operate
+from awa_django.states import JobState
+from awa_django.storage import finalize, operate
 from awa_django.storage._sql import statement
 from awa_django.storage.operate import key_holder
 from awa_django.storage.queues import known_queues, queue_overview
+from awa_django.storage.rows import Attempt, Completion, Ending
 from tests.factories import insert_job
 from tests.waiting import wait_until
 
@@ -443,6 +445,44 @@ def test_retry_waits_for_a_rival_that_takes_the_key(rival: psycopg.Connection[An
     result = while_rival_holds(rival, lambda: operations.retry([job_id, other]))
     assert result.changed == (other,)
     assert result.refused[0].reason == f"its unique key is held by job {found[0]}"
+
+
+def test_a_finish_after_a_cancel_is_stale() -> None:
+    job_id = insert_job("running")
+    operations.cancel(job_id)
+    before = row(job_id)
+    attempt = Attempt(job_id, 1)
+    assert finalize.complete(connection, [Completion(attempt)]) == set()
+    assert finalize.finish(connection, [Ending(attempt, JobState.FAILED, '{"error": "late"}')]) == set()
+    assert row(job_id) == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_operations_on_the_same_jobs_never_deadlock(clean_queue: None) -> None:
+    ids = [insert_job("scheduled" if number % 2 else "available") for number in range(60)]
+    failures: list[BaseException] = []
+
+    def work(order: list[int], priority: int) -> None:
+        try:
+            for _ in range(15):
+                operations.set_priority(order, priority)
+                operations.reschedule(order, later())
+                operations.run_now(order)
+        except BaseException as exc:  # noqa: BLE001 - handed to the test's own thread
+            failures.append(exc)
+        finally:
+            connection.close()
+
+    threads = [
+        threading.Thread(target=work, args=(order, priority))
+        for priority, order in ((1, ids), (2, ids[::-1]), (3, ids[30:] + ids[:30]))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert sorted(Job.objects.values_list("pk", flat=True)) == ids  # each once, in one table
 
 
 @pytest.mark.django_db(transaction=True)
