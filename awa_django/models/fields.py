@@ -40,7 +40,7 @@ class JobStateField(models.CharField):  # type: ignore[type-arg]
         kwargs["choices"] = [(state.value, state.value.replace("_", " ")) for state in JobState]
         super().__init__(*args, **kwargs)
 
-    def db_type(self, connection: Any) -> str:  # noqa: ARG002
+    def db_type(self, connection: Any) -> str:
         return "awa.job_state"
 
     def deconstruct(self) -> Any:
@@ -63,13 +63,13 @@ class JSONBField(models.JSONField):
 class JSONBArrayField(models.Field):  # type: ignore[type-arg]
     """A jsonb[] column as a list of values."""
 
-    def db_type(self, connection: Any) -> str:  # noqa: ARG002
+    def db_type(self, connection: Any) -> str:
         return "jsonb[]"
 
     def from_db_value(self, value: Any, *_: Any) -> Any:
         return None if value is None else [decode_json(item) for item in value]
 
-    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:  # noqa: ARG002
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
         if value is None or hasattr(value, "as_sql"):
             return value
         return [connection.ops.adapt_json_value(item, None) for item in value]
@@ -78,7 +78,7 @@ class JSONBArrayField(models.Field):  # type: ignore[type-arg]
 class TextArrayField(models.Field):  # type: ignore[type-arg]
     """A text[] column as a list of strings, with the ``contains`` lookup."""
 
-    def db_type(self, connection: Any) -> str:  # noqa: ARG002
+    def db_type(self, connection: Any) -> str:
         return "text[]"
 
     def get_prep_value(self, value: Any) -> Any:
@@ -109,7 +109,7 @@ class BitMaskField(models.CharField):  # type: ignore[type-arg]
         kwargs["max_length"] = 8
         super().__init__(*args, **kwargs)
 
-    def db_type(self, connection: Any) -> str:  # noqa: ARG002
+    def db_type(self, connection: Any) -> str:
         return "bit(8)"
 
     def deconstruct(self) -> Any:
