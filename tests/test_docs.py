@@ -51,6 +51,8 @@ def test_every_python_block_compiles(page: str) -> None:
 
 @pytest.mark.django_db
 def test_the_readme_runs(snippets: dict[str, Any]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval('awa.jobs_id_seq', 1000)")  # away from the ids that the README names
     ran = 0
     for block in blocks("README.md", "python"):
         if "INSTALLED_APPS" in block or "order.save()" in block:
