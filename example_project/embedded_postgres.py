@@ -129,7 +129,7 @@ def prepare(name: str, project: Path) -> Cluster:
                 "set DATABASE_URL, or work as an ordinary user"
             ) from None
         root = Path("/var/tmp", f"{project.name}-{_short_hash(project)}")
-        _private_directory(root, mode=0o711)
+        _claim_for_clone(root, project)
         home = root / name
         _private_directory(home, owner=owner)
         if not chosen:
@@ -137,12 +137,7 @@ def prepare(name: str, project: Path) -> Cluster:
                 installation = _copy_for(root, installation)
     else:
         home = project / ".pg" / name
-        try:
-            _private_directory(home)
-        except PermissionError as error:
-            raise EmbeddedPostgresError(
-                f"{home} cannot be written: set DATABASE_URL to a PostgreSQL of yours"
-            ) from error
+        _private_directory(home)
     socket_dir = home
     if len(os.fsencode(socket_dir)) > LONGEST_SOCKET_DIR:
         socket_dir = Path("/tmp", f"pg-{os.geteuid()}-{_short_hash(home)}")
@@ -150,6 +145,21 @@ def prepare(name: str, project: Path) -> Cluster:
     return Cluster(
         home=home, socket_dir=socket_dir, binaries=installation / "bin", durable=durable, owner=owner
     )
+
+
+def _claim_for_clone(root: Path, project: Path) -> None:
+    """Make root's directory for this clone; what another clone at the same path left there goes."""
+    known = project / ".pg"
+    _private_directory(known)
+    with _locked(known / "clone.lock"):
+        _private_directory(root, mode=0o711)
+        here, there = known / "clone", root / "clone"
+        if not here.exists() or not here.read_text():
+            here.write_text(secrets.token_hex())
+        if not there.exists() or there.read_text() != here.read_text():
+            shutil.rmtree(root)
+            _private_directory(root, mode=0o711)
+            there.write_text(here.read_text())
 
 
 def _short_hash(path: Path) -> str:
@@ -172,8 +182,8 @@ def _installation() -> Path:
 def _private_directory(path: Path, *, mode: int = 0o700, owner: pwd.struct_passwd | None = None) -> None:
     """Make the directory, or make sure that the one there is ours: anybody can write to /tmp."""
     uid, gid = (owner.pw_uid, owner.pw_gid) if owner else (os.geteuid(), -1)
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
     except FileExistsError:
         status = path.lstat()
@@ -181,6 +191,8 @@ def _private_directory(path: Path, *, mode: int = 0o700, owner: pwd.struct_passw
             raise EmbeddedPostgresError(
                 f"{path} is not a directory of user {uid}: remove it, or set DATABASE_URL"
             ) from None
+    except OSError as error:
+        raise EmbeddedPostgresError(f"{error}: set DATABASE_URL to a PostgreSQL of yours") from error
     else:
         os.chown(path, uid, gid)
     path.chmod(mode)

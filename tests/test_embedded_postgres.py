@@ -236,8 +236,27 @@ def test_a_long_path_gets_its_socket_elsewhere(project: Path) -> None:
         remove(cluster)
 
 
+def test_a_new_clone_at_the_same_path_starts_with_no_data(tmp_path: Path) -> None:
+    project = tmp_path / "clone"
+    for round_number in (1, 2):
+        project.mkdir()
+        cluster = prepare("dev", project)
+        assert list(cluster.home.iterdir()) == []
+        (cluster.home / "left").touch()
+        assert (prepare("dev", project).home / "left").exists()
+        if round_number == 1:
+            shutil.rmtree(project)
+    remove(cluster)
+
+
 def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     with pytest.raises(EmbeddedPostgresError, match="is not a directory of user"):
         embedded_postgres._private_directory(link)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(EmbeddedPostgresError, match=r"file/.pg.*set DATABASE_URL"):
+        embedded_postgres._private_directory(tmp_path / "file" / ".pg")
