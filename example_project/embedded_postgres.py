@@ -25,6 +25,7 @@ import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -184,17 +185,16 @@ def _private_directory(path: Path, *, mode: int = 0o700, owner: pwd.struct_passw
     uid, gid = (owner.pw_uid, owner.pw_gid) if owner else (os.geteuid(), -1)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700)
-    except FileExistsError:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            os.chown(path, uid, gid)
         status = path.lstat()
-        if not path.is_dir() or path.is_symlink() or status.st_uid != uid:
-            raise EmbeddedPostgresError(
-                f"{path} is not a directory of user {uid}: remove it, or set DATABASE_URL"
-            ) from None
     except OSError as error:
         raise EmbeddedPostgresError(f"{error}: set DATABASE_URL to a PostgreSQL of yours") from error
-    else:
-        os.chown(path, uid, gid)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid:
+        raise EmbeddedPostgresError(
+            f"{path} is not a directory of user {uid}: remove it, or set DATABASE_URL"
+        )
     path.chmod(mode)
 
 

@@ -12,11 +12,11 @@ GROUP = "periodic"
 
 
 def has_fired(load: Load) -> bool:
-    """Whether the schedule has made a job since the load was enqueued; the job becomes part of the load.
+    """Whether the schedule has made its job of this minute; the job becomes part of the load.
 
     A schedule that is new counts from the moment it was written, so it would fire at the next full
     minute. Set back by one minute it looks like one whose fire was missed while no worker ran, which
-    is made up for once.
+    is made up for once. One that has fired is left alone: each fire time makes one job.
     """
     group = next((group for group in load.groups if group.name == GROUP), None)
     if group is None:
@@ -27,17 +27,25 @@ def has_fired(load: Load) -> bool:
     kind = count_orders.handler.kind
     with connections[get_settings().database].cursor() as cursor:
         cursor.execute(
-            "SELECT min(id) FROM awa.jobs WHERE kind = %s AND id > %s", [kind, max(load.ids(), default=0)]
+            """
+            SELECT id
+            FROM awa.jobs
+            WHERE kind = %s
+              AND (metadata -> 'awa:cron' ->> 'fire_at')::timestamptz >= date_trunc('minute', now())
+            ORDER BY id
+            LIMIT 1
+            """,
+            [kind],
         )
-        (job_id,) = cursor.fetchone()
-        if job_id is not None:
-            group.ids.append(job_id)
+        if job := cursor.fetchone():
+            group.ids.append(job[0])
             return True
+        # Only a new one stands between two full minutes.
         cursor.execute(
             """
             UPDATE awa.cron_jobs
             SET last_enqueued_at = date_trunc('minute', now()) - interval '1 minute'
-            WHERE name = %s AND last_enqueued_at >= date_trunc('minute', now())
+            WHERE name = %s AND last_enqueued_at > date_trunc('minute', now())
             """,
             [kind],
         )
