@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 from awa_django.storage._sql import Connection, fetch
 
+# The number of the newest migration file that this code works on.
+SCHEMA_VERSION = 4
+
 
 def schema_version(connection: Connection) -> int | None:
     """The installed version of the schema; None when no migration has run.

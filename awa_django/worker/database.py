@@ -15,9 +15,8 @@ from psycopg.types.string import TextLoader
 from awa_django.conf import get_settings
 from awa_django.errors import SchemaMismatch
 from awa_django.storage import inspect
+from awa_django.storage.inspect import SCHEMA_VERSION
 
-# The number of the newest migration file that this code works on.
-SCHEMA_VERSION = 4
 PsycopgConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
 # Found within about 30 s: a peer that answers nothing any more.

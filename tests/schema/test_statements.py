@@ -48,7 +48,8 @@ def test_each_statement_is_run_by_exactly_one_function() -> None:
         for path in STATEMENTS
         if path.parent.name == "sql"
     }
-    assert names_run() == Counter(packaged)
+    # The doctor's questions have a test of their own.
+    assert names_run() - Counter(["doctor/"]) == Counter(packaged)
 
 
 def test_each_migration_file_has_its_reverse_and_its_operation() -> None:
