@@ -49,7 +49,7 @@ def database_url(django_db_setup: None) -> str:
         options["host"] = host
         host = ""
     port = f":{settings['PORT']}" if settings["PORT"] else ""
-    query = f"?{urlencode(options)}" if options else ""
+    query = f"?{urlencode(options, quote_via=quote)}" if options else ""
     return f"postgres://{user}@{host}{port}/{quote(settings['NAME'], safe='')}{query}"
 
 
