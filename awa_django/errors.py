@@ -43,7 +43,9 @@ class UniqueConflict(AwaError):
     ``holder_id`` is the id of that job, or None when it was gone before it could be named.
     """
 
-    def __init__(self, message: str, *, holder_id: int | None, constraint: str = "idx_awa_jobs_unique") -> None:
+    def __init__(
+        self, message: str, *, holder_id: int | None, constraint: str = "idx_awa_jobs_unique"
+    ) -> None:
         super().__init__(message)
         self.holder_id = holder_id
         self.constraint = constraint
@@ -72,8 +74,8 @@ class StaleLease(AwaError):
 
     def __init__(self, *, job_id: int, run_lease: int) -> None:
         super().__init__(
-            f"run {run_lease} of job {job_id} no longer owns the job: it was rescued, cancelled or claimed again; "
-            "its outcome is dropped"
+            f"run {run_lease} of job {job_id} no longer owns the job: "
+            "it was rescued, cancelled or claimed again; its outcome is dropped"
         )
         self.job_id = job_id
         self.run_lease = run_lease

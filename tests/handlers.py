@@ -189,7 +189,7 @@ def give(what: str) -> object:
         "nul": "a\x00b",
         "surrogate": "\ud800",
         "recursive": loop,
-        "generator": (each for each in ()),
+        "generator": (each for each in range(3)),
         "object": threading.Lock(),
     }[what]
 

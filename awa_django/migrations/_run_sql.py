@@ -43,7 +43,9 @@ class RunSQLFile(Operation):
         )
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
-        if not self._applies_to(schema_editor.connection) or not self._is_applied(schema_editor, default=True):
+        if not self._applies_to(schema_editor.connection):
+            return
+        if not self._is_applied(schema_editor, default=True):
             return
         schema_editor.execute(f"DELETE FROM awa.schema_version WHERE version = {self.version}", params=None)
         schema_editor.execute(self._text(f"{self.name}.reverse.sql"), params=None)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import psycopg
 import pytest
 
-# from awa_django import doctor
+from awa_django import doctor
 from tests import handlers  # noqa: F401  (registers the jobs in this process too)
 from tests.conftest import Connect
 from tests.worker_process import WorkerProcess
@@ -46,7 +46,9 @@ class Database:
 
     def effects(self, name: str) -> list[int]:
         """The numbers of the effects of this name, sorted."""
-        return [number for (number,) in self.rows("SELECT number FROM effects WHERE name = %s ORDER BY 1", name)]
+        return [
+            number for (number,) in self.rows("SELECT number FROM effects WHERE name = %s ORDER BY 1", name)
+        ]
 
 
 @pytest.fixture
@@ -55,23 +57,25 @@ def database(clean_queue: None, connect: Connect) -> Iterator[Database]:
     database = Database(connect())
     database.connection.execute("DROP TABLE IF EXISTS effects")
     database.connection.execute(
-        "CREATE TABLE effects (name text, number bigint, pid integer, at timestamptz DEFAULT clock_timestamp())"
+        "CREATE TABLE effects "
+        "(name text, number bigint, pid integer, at timestamptz DEFAULT clock_timestamp())"
     )
     yield database
     database.connection.execute("DROP TABLE effects")
-    # assert doctor.diagnose() == []
+    assert [str(finding) for finding in doctor.diagnose() if not finding.is_warning] == []
 
 
 @pytest.fixture
-def start_worker(
-    database: Database, worker_env: dict[str, str], tmp_path: Path
-) -> Iterator[StartWorker]:
+def start_worker(database: Database, worker_env: dict[str, str], tmp_path: Path) -> Iterator[StartWorker]:
     """``start_worker(*arguments, awa={...})``; whatever is left of them at the end is killed."""
     started: list[WorkerProcess] = []
 
     def start(*arguments: str, awa: dict[str, Any] | None = None) -> WorkerProcess:
         worker = WorkerProcess(
-            worker_env, tmp_path / f"worker-{len(started)}.log", *arguments, awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})}
+            worker_env,
+            tmp_path / f"worker-{len(started)}.log",
+            *arguments,
+            awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
         )
         started.append(worker)
         return worker

@@ -58,8 +58,8 @@ def test_mixed_load_runs_each_job_once(database: Database, start_worker: StartWo
     assert database.effects("record") == sorted(of_plain + of_deferred + of_unique)
     assert database.effects("fail_once") == of_failing
     assert database.value("SELECT count(DISTINCT pid) FROM effects") == 4
-    attempts = dict(database.rows("SELECT attempt, count(*) FROM awa.jobs_hot GROUP BY attempt"))
-    assert attempts == {1: total - failing, 2: failing}
+    by_attempt = database.rows("SELECT attempt, count(*) FROM awa.jobs_hot GROUP BY attempt")
+    assert dict(by_attempt) == {1: total - failing, 2: failing}
     # A job that was held for too long is released and claimed again: the lease grows, the attempt does not.
     assert database.value("SELECT count(*) FROM awa.jobs_hot WHERE run_lease < attempt") == 0
     assert database.value("SELECT count(*) FROM awa.job_unique_claims") == 0

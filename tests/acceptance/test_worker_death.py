@@ -88,8 +88,8 @@ def test_killed_supervisor_is_rescued_by_another_worker(
     assert second.stop() == 0
     assert database.effects("ended") == [1, 2]
     # The first one ended under its own lease, in its orphaned child.
-    by_number = dict(database.rows("SELECT (args ->> 'number')::int, run_lease FROM awa.jobs_hot"))
-    assert by_number == {1: 1, 2: 2}
+    by_number = database.rows("SELECT (args ->> 'number')::int, run_lease FROM awa.jobs_hot")
+    assert dict(by_number) == {1: 1, 2: 2}
     rescued = database.value("SELECT errors[1] ->> 'error' FROM awa.jobs_hot WHERE run_lease = 2")
     assert "stopped sending heartbeats" in rescued
 
