@@ -1,0 +1,21 @@
+"""For your own tests: what was enqueued, and running it, on the test's own connection.
+
+Everything works inside a plain ``TestCase``: jobs are claimed and run for real, with the worker's
+own code, in the transaction of the test.
+"""
+
+from __future__ import annotations
+
+from awa_django.testing.assertions import assert_enqueued, enqueued_jobs, refute_enqueued
+from awa_django.testing.flush import flush_queue
+from awa_django.testing.running import Run, drain, run_job
+
+__all__ = [
+    "Run",
+    "assert_enqueued",
+    "drain",
+    "enqueued_jobs",
+    "flush_queue",
+    "refute_enqueued",
+    "run_job",
+]

@@ -1,0 +1,178 @@
+"""Run jobs on the test's own thread and connection, with the worker's own code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from asgiref.sync import async_to_sync
+from django.db import connections, transaction
+from django.utils import timezone
+from psycopg.pq import TransactionStatus
+
+from awa_django import registry
+from awa_django.codec import JSON
+from awa_django.conf import get_settings
+from awa_django.errors import AwaError, JobNotFound, UnknownJobKind
+from awa_django.models import DeferredJob
+from awa_django.storage import operate
+from awa_django.storage.claim import ClaimRequest, claim, claim_one
+from awa_django.storage.heartbeat import progress
+from awa_django.storage.queues import known_queues
+from awa_django.storage.rows import ClaimedJob, Outcome
+from awa_django.worker import verdict
+from awa_django.worker.attempt import run_attempt, run_attempt_async
+from awa_django.worker.settle import settle
+
+WORKER = "testing"
+# More queues than any test has.
+QUEUES_AT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One run of a job, and how it ended.
+
+    ``outcome`` is ``completed``, ``retried``, ``snoozed``, ``failed`` or ``cancelled``, or ``stale`` when
+    the job was cancelled or deleted while it ran. ``error`` is the text of an attempt that ended badly.
+    """
+
+    id: int
+    kind: str
+    outcome: str
+    error: str | None = None
+    traceback: str | None = None
+
+
+def drain(queue: str | None = None, *, include_deferred: bool = False, max_jobs: int = 1_000) -> list[Run]:
+    """Run what is due, best first, until nothing is; the runs in their order.
+
+    Jobs that a handler enqueues run too. ``include_deferred`` runs also what is due later (scheduled
+    jobs, retries, snoozes), earliest first, without waiting. Paused queues are left alone.
+
+    Raises:
+        AssertionError: ``max_jobs`` have run and there are more.
+        UnknownJobKind: a job has no handler; it stays available.
+    """
+    connection = connections[get_settings().database]
+    runs: list[Run] = []
+    while True:
+        _promote(queue)
+        queues = known_queues(connection, limit=QUEUES_AT_MOST) if queue is None else [queue]
+        claimed = claim(connection, _request(queues))
+        if not claimed:
+            if include_deferred and _promote(queue, first=True):
+                continue
+            return runs
+        if len(runs) == max_jobs:
+            _put_back(claimed[0])
+            raise AssertionError(
+                f"{max_jobs} jobs have run and there are more: does one enqueue, retry or snooze without end?"
+            )
+        runs.append(_run(claimed[0]))
+
+
+def run_job(job_id: int) -> Run:
+    """Run this job now, whatever its ``run_at`` says; how it ended.
+
+    Raises:
+        JobNotFound: there is no such job.
+        UnknownJobKind: it has no handler.
+        AwaError: it does not wait to be run, or its queue is paused.
+    """
+    connection = connections[get_settings().database]
+    operate.run_now(connection, [job_id])
+    claimed = claim_one(connection, job_id, _request([]))
+    if claimed is None:
+        found = operate.locate(connection, [job_id]).get(job_id)
+        if found is None:
+            raise JobNotFound(job_id)
+        raise AwaError(f"job {job_id} cannot be run: it is {found.state}, or its queue is paused")
+    return _run(claimed)
+
+
+def _promote(queue: str | None, *, first: bool = False) -> bool:
+    """Make due jobs available, or the ``first`` one whether due or not; whether there was one.
+
+    Due by the real clock: in a test's transaction the database's now() is that of its beginning.
+    """
+    alias = get_settings().database
+    deferred = DeferredJob.objects.using(alias).order_by("run_at", "id")
+    if queue is not None:
+        deferred = deferred.filter(queue=queue)
+    if not first:
+        deferred = deferred.filter(run_at__lte=timezone.now())
+    ids = list(deferred.values_list("id", flat=True)[: 1 if first else None])
+    return bool(operate.run_now(connections[alias], sorted(ids)))
+
+
+def _request(queues: list[str]) -> ClaimRequest:
+    return ClaimRequest(limits=dict.fromkeys(queues, 1), total=1, worker=WORKER)
+
+
+def _run(job: ClaimedJob) -> Run:
+    handler = registry.find(job.kind)
+    if handler is None:
+        _put_back(job)
+        raise UnknownJobKind(job.kind)
+    reported: dict[str, JSON] = {}
+    outcome: Outcome | None
+    if job.attempt > job.max_attempts:
+        outcome = verdict.attempts_used_up(job, worker=WORKER)
+    elif handler.is_async:
+        with _savepoints():
+            outcome = async_to_sync(run_attempt_async)(job, handler, worker=WORKER, report=reported.update)
+    else:
+        with _savepoints():
+            outcome = run_attempt(job, handler, worker=WORKER, report=reported.update)
+    if outcome is None:  # an atomic handler, committed with its completion
+        return Run(id=job.id, kind=job.kind, outcome="completed")
+    if reported:
+        stored = json.loads(job.progress) if job.progress else {}
+        progress(_psycopg_connection(), {job.key: json.dumps({**stored, **reported})})
+    settlement = settle(_psycopg_connection(), [outcome], worker=WORKER)
+    if job.id not in settlement.done:
+        return Run(id=job.id, kind=job.kind, outcome="stale")
+    entry = json.loads(getattr(outcome, "entry", None) or "{}")
+    return Run(
+        id=job.id,
+        kind=job.kind,
+        outcome=verdict.describe(outcome),
+        error=entry.get("error"),
+        traceback=entry.get("traceback"),
+    )
+
+
+def _put_back(job: ClaimedJob) -> None:
+    settle(_psycopg_connection(), [verdict.release(job)], worker=WORKER)
+
+
+def _psycopg_connection() -> Any:
+    """The psycopg connection under Django's: in the same transaction."""
+    connection = connections[get_settings().database]
+    connection.ensure_connection()
+    return connection.connection
+
+
+@contextmanager
+def _savepoints() -> Iterator[None]:
+    """Keep a handler that breaks its transaction from breaking the test's.
+
+    In production a handler runs in autocommit: what it wrote before it failed is there. So the
+    savepoints are rolled back only where the database refuses to go on.
+    """
+    with ExitStack() as stack:
+        blocks = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
+        for connection in blocks:
+            block = transaction.atomic(using=connection.alias)
+            # As TestCase marks its own, so that a handler may open a durable block inside.
+            block._from_testcase = True  # type: ignore[attr-defined]
+            stack.enter_context(block)
+        yield
+        for connection in blocks:
+            info = getattr(connection.connection, "info", None)
+            if info is not None and info.transaction_status == TransactionStatus.INERROR:
+                connection.needs_rollback = True
