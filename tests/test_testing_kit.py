@@ -79,6 +79,9 @@ def end(context: JobContext, how: str) -> Any:
             raise SystemExit(3)
         case "break the transaction":
             Group.objects.create(name=f"{how} {context.run_lease}")
+        case "break it by hand":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
         case "durable":
             with transaction.atomic(durable=True):
                 Group.objects.create(name=f"inside {how}")
@@ -273,6 +276,7 @@ class DrainTest(TestCase):
             "well": "completed",
             "cancel itself": "stale",
             "break the transaction": "retried",
+            "break it by hand": "retried",
             "catch the break": "completed",
             "durable": "completed",
         }.items():
