@@ -58,7 +58,10 @@ class SchemaMismatch(AwaError):
         if found is None:
             what_to_do = "the awa schema is not installed: run `manage.py migrate awa`"
         elif found < expected:
-            what_to_do = f"the awa schema is at version {found}, this code needs {expected}: run `manage.py migrate awa`"
+            what_to_do = (
+                f"the awa schema is at version {found}, this code needs {expected}: "
+                "run `manage.py migrate awa`"
+            )
         else:
             what_to_do = (
                 f"the awa schema is at version {found}, newer than the {expected} this code knows: "

@@ -28,7 +28,7 @@ class Database:
         self.connection = connection
 
     def rows(self, query: str, *values: object) -> list[Row]:
-        return self.connection.execute(query, values).fetchall()  # type: ignore[arg-type]
+        return self.connection.execute(query, values).fetchall()
 
     def value(self, query: str, *values: object) -> Any:
         return self.rows(query, *values)[0][0]

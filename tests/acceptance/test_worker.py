@@ -158,7 +158,7 @@ def test_paused_queue_waits_for_resume(database: Database, start_worker: StartWo
     handlers.record.using(queue="open").enqueue(number=2)
     worker = start_worker("--queues", "default,open")
     wait_until(lambda: database.effects("record") == [2], timeout=30, message=worker.text)
-    assert database.states() == {"completed": 1, "available": 1}
+    wait_until(lambda: database.states() == {"completed": 1, "available": 1}, message=worker.text)
     operations.resume_queue("default")
     wait_until(lambda: database.effects("record") == [1, 2], message=worker.text)
     assert worker.stop() == 0
