@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unittest
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.db import connection, transaction
 
-from awa_django import conf, registry
+from awa_django import conf, registry, testing
 from awa_django.models import Job
 from tests.conftest import PROJECT_DIR
 
@@ -42,7 +43,9 @@ def snippets() -> Iterator[dict[str, Any]]:
             registry.unregister(handler)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/settings.md", "docs/raw-sql.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/settings.md", "docs/raw-sql.md", "docs/testing.md", "docs/admin.md"]
+)
 def test_every_python_block_compiles(page: str) -> None:
     assert blocks(page, "python")
     for block in blocks(page, "python"):
@@ -59,11 +62,13 @@ def test_the_readme_runs(snippets: dict[str, Any]) -> None:
             continue
         exec(compile(block, "README.md", "exec", dont_inherit=True), snippets)
         ran += 1
-    assert ran == 6
+    assert ran == 7
     assert snippets["ship"].handler.kind == "shop.ship"
     assert {job.name for job in registry.periodic_jobs()} >= {"readme.morning_report"}
     assert snippets["done"].created
-    assert snippets["ship"].holder_id(**snippets["arguments"]) == snippets["done"].id
+    (shipped,) = Job.objects.filter(kind="shop.ship")  # it is unique: the later ones were duplicates
+    assert (shipped.pk, shipped.state) == (snippets["done"].id, "completed")
+    assert shipped.result == "parcel-1"
     assert Job.objects.filter(kind="readme.send_receipt").count() == 3
     assert (
         snippets["ship"].handler.decode(snippets["ship"].handler.encode(snippets["arguments"]))
@@ -95,6 +100,23 @@ def test_the_models_of_the_sql_page_work(snippets: dict[str, Any]) -> None:
     (block,) = blocks("docs/raw-sql.md", "python")
     exec(block, snippets)
     assert Job.objects.get().state == "available"
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("clean_queue")
+def test_the_tests_of_the_testing_page_pass(snippets: dict[str, Any]) -> None:
+    (block,) = blocks("docs/testing.md", "python")
+    exec(block, snippets)
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(snippets["OrderTest"]).run(result)
+    assert result.testsRun == 3
+    assert not result.errors + result.failures, result.errors + result.failures
+
+
+def test_every_function_for_tests_is_documented() -> None:
+    page = (PROJECT_DIR / "docs/testing.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `([a-z_]+)\(", page, re.MULTILINE))
+    assert documented == set(testing.__all__) - {"Run"}
 
 
 def test_every_setting_is_documented_with_its_name() -> None:
