@@ -1,6 +1,7 @@
 -- Whether a worker of these queues would still find something: available, or deferred and due.
 -- Params: queues, kinds. Paused queues do not count: waiting for them would never end.
--- Index: jobs_hot_claim, scheduled_jobs_queue_due.
+-- Index: jobs_hot_claim, scheduled_jobs_queue_due. Scalar subqueries and no EXISTS, for which the
+-- planner may read all that is due into a hash.
 SELECT EXISTS (
     SELECT FROM unnest(%(queues)s::text[]) AS wanted (queue)
     WHERE NOT EXISTS (
@@ -9,16 +10,23 @@ SELECT EXISTS (
               AND meta.paused
               AND (meta.paused_until IS NULL OR meta.paused_until > now())
         )
-      AND (
-          EXISTS (
-              SELECT FROM awa.jobs_hot AS job
-              WHERE job.state = 'available' AND job.queue = wanted.queue AND job.run_at <= now()
+      AND coalesce(
+          (
+              SELECT true
+              FROM awa.jobs_hot AS job
+              WHERE job.state = 'available'
+                AND job.queue = wanted.queue
+                AND job.run_at <= now()
                 AND job.kind = ANY (%(kinds)s::text[])
-          )
-          OR EXISTS (
-              SELECT FROM awa.scheduled_jobs AS job
-              WHERE job.queue = wanted.queue AND job.run_at <= now()
+              LIMIT 1
+          ),
+          (
+              SELECT true
+              FROM awa.scheduled_jobs AS job
+              WHERE job.queue = wanted.queue
+                AND job.run_at <= now()
                 AND job.kind = ANY (%(kinds)s::text[])
+              LIMIT 1
           )
       )
 )

@@ -1,6 +1,6 @@
 -- Claim one job by its id, in a batch that cannot be claimed as a whole.
 -- Params: job_id, worker, timeouts, hold (see claim).
--- Index: jobs_hot_pkey.
+-- Index: jobs_hot_pkey (`state::text` hides that of available rows, in which the id stands last).
 UPDATE awa.jobs_hot AS job
 SET state = 'running',
     attempt = least(job.attempt, job.max_attempts) + 1,
@@ -18,7 +18,7 @@ WHERE job.id = (
     SELECT due.id
     FROM awa.jobs_hot AS due
     WHERE due.id = %(job_id)s::bigint
-      AND due.state = 'available'
+      AND due.state::text = 'available'
       AND due.run_at <= now()
       AND NOT EXISTS (
           SELECT FROM awa.queue_meta AS meta

@@ -2,17 +2,17 @@
 -- Params: job_ids, run_leases, states, delays (seconds from now()), refunds (attempts given back: 0 or 1),
 --   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata):
 --   parallel arrays, sorted by id (the lock order).
--- Index: jobs_hot_pkey.
+-- Index: jobs_hot_pkey, one probe a run, kept so as in complete.sql.
 WITH attempt AS (
     SELECT entry.*
     FROM unnest(
-        %(job_ids)s::bigint[],
-        %(run_leases)s::bigint[],
-        %(states)s::text[],
-        %(delays)s::double precision[],
-        %(refunds)s::smallint[],
-        %(entries)s::text[],
-        %(unknown_kinds)s::boolean[]
+        (SELECT %(job_ids)s::bigint[]),
+        (SELECT %(run_leases)s::bigint[]),
+        (SELECT %(states)s::text[]),
+        (SELECT %(delays)s::double precision[]),
+        (SELECT %(refunds)s::smallint[]),
+        (SELECT %(entries)s::text[]),
+        (SELECT %(unknown_kinds)s::boolean[])
     ) AS entry (job_id, run_lease, state, delay, refund, error_entry, unknown_kind)
 ),
 gone AS (
@@ -20,7 +20,7 @@ gone AS (
     USING attempt
     WHERE job.id = attempt.job_id
       AND job.run_lease = attempt.run_lease
-      AND job.state = 'running'
+      AND job.state::text = 'running'
     RETURNING job.*, attempt.state AS new_state, attempt.delay, attempt.refund,
         attempt.error_entry, attempt.unknown_kind
 )

@@ -1,7 +1,7 @@
 -- Finalize running attempts as failed or cancelled; returns the ids done, a stale lease is absent.
 -- Params: job_ids, run_leases, states, entries (parallel arrays, sorted by id: the lock order; an
 --   entry is the JSON text of an error, or null).
--- Index: jobs_hot_pkey.
+-- Index: jobs_hot_pkey, one probe a run, kept so as in complete.sql.
 UPDATE awa.jobs_hot AS job
 SET state = attempt.state::awa.job_state,
     finalized_at = now(),
@@ -14,9 +14,13 @@ SET state = attempt.state::awa.job_state,
             'at', now(), 'attempt', least(job.attempt, job.max_attempts)
         ))
     END
-FROM unnest(%(job_ids)s::bigint[], %(run_leases)s::bigint[], %(states)s::text[], %(entries)s::text[])
-    AS attempt (job_id, run_lease, state, entry)
+FROM unnest(
+    (SELECT %(job_ids)s::bigint[]),
+    (SELECT %(run_leases)s::bigint[]),
+    (SELECT %(states)s::text[]),
+    (SELECT %(entries)s::text[])
+) AS attempt (job_id, run_lease, state, entry)
 WHERE job.id = attempt.job_id
   AND job.run_lease = attempt.run_lease
-  AND job.state = 'running'
+  AND job.state::text = 'running'
 RETURNING job.id

@@ -1,9 +1,10 @@
 -- Move due rows from the deferred table to the hot one, earliest first; returns queue, count.
 -- Params: batch (rows at most).
--- Index: scheduled_jobs_due for the choice, scheduled_jobs_pkey for the move.
+-- Index: scheduled_jobs_due for the choice; the move goes by ctid, of rows that are locked. By id the
+-- planner may read a whole index (queue, run_at, id) while the statistics say that the table is empty.
 -- The CTE is MATERIALIZED so that its LIMIT bounds what is locked.
 WITH due AS MATERIALIZED (
-    SELECT job.id
+    SELECT job.ctid
     FROM awa.scheduled_jobs AS job
     WHERE job.run_at <= now()
     ORDER BY job.run_at, job.id
@@ -12,7 +13,7 @@ WITH due AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM awa.scheduled_jobs AS job
-    WHERE job.id = ANY (ARRAY(SELECT due.id FROM due))
+    WHERE job.ctid = ANY (ARRAY(SELECT due.ctid FROM due))
     RETURNING job.*
 ),
 arrived AS (

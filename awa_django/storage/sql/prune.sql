@@ -2,10 +2,10 @@
 -- Params: cursor (finalized_at up to which the pass has looked; null: from the start), min_age (the
 --   shortest retention in seconds), states, queues, ages (parallel arrays: the retention in seconds of
 --   a state in a queue; queue null: of every queue not named), batch (rows looked at, ties included).
--- Index: jobs_hot_finalized for the choice, jobs_hot_pkey for the delete.
+-- Index: jobs_hot_finalized for the choice; the delete goes by ctid, as in promote.sql.
 -- Rows with a longer retention are passed over once a pass: the cursor never looks back.
 WITH examined AS MATERIALIZED (
-    SELECT job.id, job.queue, job.state, job.finalized_at
+    SELECT job.ctid, job.queue, job.state, job.finalized_at
     FROM awa.jobs_hot AS job
     WHERE job.finalized_at > coalesce(%(cursor)s::timestamptz, '-infinity')
       AND job.finalized_at < now() - make_interval(secs => %(min_age)s::double precision)
@@ -18,7 +18,7 @@ retention AS (
         AS entry (state, queue, age)
 ),
 expired AS MATERIALIZED (
-    SELECT examined.id
+    SELECT examined.ctid
     FROM examined
     WHERE examined.finalized_at < now() - make_interval(secs => coalesce(
         (
@@ -35,7 +35,7 @@ expired AS MATERIALIZED (
 ),
 pruned AS (
     DELETE FROM awa.jobs_hot AS job
-    WHERE job.id = ANY (ARRAY(SELECT expired.id FROM expired))
+    WHERE job.ctid = ANY (ARRAY(SELECT expired.ctid FROM expired))
       -- Not retried meanwhile, nor ended again since.
       AND job.finalized_at < now() - make_interval(secs => %(min_age)s::double precision)
     RETURNING job.id

@@ -1,6 +1,6 @@
 -- End one available job that cannot be claimed (its row refuses the claim) as cancelled.
 -- Params: job_id, entry (the error entry; `at` is added here).
--- Index: jobs_hot_pkey.
+-- Index: jobs_hot_pkey (`state::text` hides that of available rows, in which the id stands last).
 -- The mask loses the bit of `cancelled`: another job may hold the key. Errors of more
 -- than one dimension, to which nothing can be added, become one list.
 UPDATE awa.jobs_hot AS job
@@ -10,5 +10,5 @@ SET state = 'cancelled',
     errors = ARRAY(SELECT unnest(job.errors)) || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', job.attempt,
         'run_lease', job.run_lease))
 WHERE job.id = %(job_id)s::bigint
-  AND job.state = 'available'
+  AND job.state::text = 'available'
 RETURNING job.id

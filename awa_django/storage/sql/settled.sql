@@ -1,7 +1,7 @@
 -- Which of these attempts have ended as their own worker said, although the answer got lost.
 -- Params: job_ids, run_leases (parallel arrays), worker, gone_is_settled (a missing row counts:
 --   queues that delete at completion).
--- Index: the primary keys of both tables.
+-- Index: jobs_hot_pkey, scheduled_jobs_pkey.
 -- Run it in a second statement: in the snapshot of the first the lost commit may not be visible.
 SELECT attempt.job_id
 FROM unnest(%(job_ids)s::bigint[], %(run_leases)s::bigint[], %(gone_is_settled)s::boolean[])

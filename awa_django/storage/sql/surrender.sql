@@ -1,6 +1,6 @@
 -- End one running attempt that can end in no other way; returns its id unless the lease is stale.
 -- Params: job_id, run_lease, state (terminal), bit (that of the state in a mask), entry (JSON text).
--- Index: jobs_hot_pkey.
+-- Index: jobs_hot_pkey (`state::text` hides that of running rows, as in complete.sql).
 -- What may stand in the way gives way: the mask loses the bit of the state (another job may hold
 -- the key), and errors of more than one dimension, to which nothing can be added, become one list.
 UPDATE awa.jobs_hot AS job
@@ -16,5 +16,5 @@ SET state = %(state)s::awa.job_state,
         ))
 WHERE job.id = %(job_id)s::bigint
   AND job.run_lease = %(run_lease)s::bigint
-  AND job.state = 'running'
+  AND job.state::text = 'running'
 RETURNING job.id

@@ -1,0 +1,214 @@
+"""EXPLAIN of the worker's statements over a stated mix of rows: each uses the indexes its header names.
+
+The mix: in ``jobs_hot`` 50,000 completed, 5,000 available over three queues, 500 running and 500
+failed; in ``scheduled_jobs`` 200,000 rows, of which 2,000 are due. Once with statistics that were
+taken when the tables had just been drained, and once with fresh ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from awa_django.storage._sql import statement
+
+QUEUES = ["default", "mail", "reports"]
+KINDS = ["a.kind", "b.kind"]
+# Statistics of tables that have pages and no rows: the planner then reckons with one row, however
+# many pages there are later.
+DRAIN_AND_ANALYZE = """
+INSERT INTO awa.jobs_hot (kind) SELECT 'a.kind' FROM generate_series(1, 1000);
+INSERT INTO awa.scheduled_jobs (kind) SELECT 'a.kind' FROM generate_series(1, 1000);
+DELETE FROM awa.jobs_hot;
+DELETE FROM awa.scheduled_jobs;
+ANALYZE awa.jobs_hot, awa.scheduled_jobs;
+"""
+FILL = """
+INSERT INTO awa.jobs_hot (kind, queue, state, attempt, run_lease, run_at, finalized_at, worker)
+SELECT 'a.kind', 'default', 'completed', 1, 1, at.instant, at.instant, 'w/1'
+FROM generate_series(1, 50000) AS number, LATERAL (SELECT now() - number * interval '1 s') AS at (instant);
+INSERT INTO awa.jobs_hot (kind, queue, priority, run_at)
+SELECT 'a.kind', (ARRAY['default', 'mail', 'reports'])[1 + number % 3], number % 4,
+    now() - number * interval '1 s'
+FROM generate_series(1, 5000) AS number;
+INSERT INTO awa.jobs_hot (kind, queue, state, attempt, run_lease, heartbeat_at, attempted_at, worker)
+SELECT 'a.kind', 'default', 'running', 1, 1, now(), now(), 'w/1'
+FROM generate_series(1, 500);
+INSERT INTO awa.jobs_hot (kind, queue, state, attempt, run_lease, finalized_at)
+SELECT 'a.kind', 'default', 'failed', 1, 1, now()
+FROM generate_series(1, 500);
+INSERT INTO awa.scheduled_jobs (kind, queue, run_at)
+SELECT (ARRAY['a.kind', 'b.kind'])[1 + number % 2], (ARRAY['default', 'mail', 'reports'])[1 + number % 3],
+    now() + (number - 2000) * interval '1 s'
+FROM generate_series(1, 200000) AS number;
+"""
+JOB_INDEX = re.compile(r"\b(?:jobs_hot|scheduled_jobs)_[a-z_]*[a-z]\b")
+HOT, DEFERRED = "jobs_hot", "scheduled_jobs"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a plan reads: tables and indexes by name, and the tables that it scans from end to end."""
+
+    tables: frozenset[str]
+    indexes: frozenset[str]
+    scanned: frozenset[str]
+    nodes: frozenset[str]
+
+
+@dataclass
+class Mix:
+    """The filled tables, in a transaction that is never committed."""
+
+    connection: psycopg.Connection[Any]
+    running_ids: list[int]
+
+    def explain(self, name: str, params: dict[str, object]) -> Plan:
+        row = self.connection.execute("EXPLAIN (FORMAT JSON) " + statement(name), params).fetchone()
+        assert row is not None
+        nodes = list(_nodes(row[0][0]["Plan"]))
+        return Plan(
+            tables=frozenset(node["Relation Name"] for node in nodes if "Relation Name" in node),
+            indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
+            scanned=frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
+            nodes=frozenset(node["Node Type"] for node in nodes),
+        )
+
+
+def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from _nodes(child)
+
+
+@pytest.fixture(scope="module", params=["stale statistics", "fresh statistics"])
+def mix(request: pytest.FixtureRequest, database_url: str) -> Iterator[Mix]:
+    with psycopg.connect(database_url, prepare_threshold=None) as connection:
+        connection.execute(DRAIN_AND_ANALYZE)
+        connection.execute(FILL)
+        if request.param == "fresh statistics":
+            connection.execute("ANALYZE awa.jobs_hot, awa.scheduled_jobs")
+        running = connection.execute("SELECT id FROM awa.jobs_hot WHERE state = 'running' ORDER BY id")
+        yield Mix(connection, [row[0] for row in running])
+        connection.rollback()
+
+
+def run_params(ids: list[int], **more: object) -> dict[str, object]:
+    arrays = {name: [value] * len(ids) for name, value in more.items()}
+    return {"job_ids": ids, "run_leases": [1] * len(ids), **arrays}
+
+
+RULES = {
+    "states": ["completed", "failed", "cancelled", "completed"],
+    "queues": [None, None, None, "mail"],
+    "ages": [86400.0, 604800.0, 604800.0, 3600.0],
+}
+CLAIM = {
+    "queues": QUEUES,
+    "limits": [8, 8, 8],
+    "total": 16,
+    "worker": "w/1",
+    "timeouts": '{"a.kind": 60}',
+    "hold": 7.0,
+    "excluded_kinds": [],
+}
+
+BATCHED: dict[str, dict[str, object]] = {
+    "heartbeat": {},
+    "progress": {"progress": "{}"},
+    "complete": {"results": None},
+    "complete_and_delete": {},
+    "finish": {"states": "failed", "entries": "{}"},
+    "release": {},
+    "defer": {
+        "states": "retryable",
+        "delays": 5.0,
+        "refunds": 0,
+        "entries": "{}",
+        "unknown_kinds": False,
+    },
+}
+
+
+def check_indexes(name: str, plan: Plan) -> None:
+    header = "".join(line for line in statement(name).splitlines(True) if line.startswith("--"))
+    named = set(JOB_INDEX.findall(header)) - {HOT, DEFERRED}
+    assert {index for index in plan.indexes if JOB_INDEX.fullmatch(index)} == named
+    assert not plan.scanned & {HOT, DEFERRED}
+
+
+@pytest.mark.parametrize("count", [1, 100, 500])
+@pytest.mark.parametrize("name", BATCHED)
+def test_statement_on_runs_goes_by_the_primary_key_of_the_hot_table(mix: Mix, name: str, count: int) -> None:
+    plan = mix.explain(name, run_params(mix.running_ids[:count], **BATCHED[name]))
+    check_indexes(name, plan)
+    # defer writes into the deferred table and reads nothing of it.
+    assert plan.tables == ({HOT, DEFERRED} if name == "defer" else {HOT})
+    assert plan.indexes == {"jobs_hot_pkey"}
+
+
+@pytest.mark.parametrize("limit", [1, 16, 500])
+@pytest.mark.parametrize("excluded", [[], ["x.kind", "y.kind"]])
+def test_claim_reads_the_head_of_each_queue(mix: Mix, limit: int, excluded: list[str]) -> None:
+    params = {**CLAIM, "limits": [limit] * 3, "total": limit, "excluded_kinds": excluded}
+    plan = mix.explain("claim", params)
+    check_indexes("claim", plan)
+    assert plan.tables == {HOT, "queue_meta"}
+    assert plan.indexes >= {"jobs_hot_claim", "jobs_hot_pkey"}
+    # The first rows of an ordered index: nothing is sorted but the answer.
+    assert "Index Scan" in plan.nodes
+
+
+@pytest.mark.parametrize("batch", [1, 100, 2000])
+def test_promotion_goes_by_the_due_index(mix: Mix, batch: int) -> None:
+    plan = mix.explain("promote", {"batch": batch})
+    check_indexes("promote", plan)
+    assert plan.tables == {HOT, DEFERRED}
+
+
+OTHERS: dict[str, dict[str, object]] = {
+    "claimable": CLAIM,
+    "claim_one": {**CLAIM, "job_id": 1},
+    "quarantine": {"job_id": 1, "entry": "{}"},
+    "surrender": {"job_id": 1, "run_lease": 1, "state": "failed", "bit": 5, "entry": "{}"},
+    "due_ids": {"batch": 2000},
+    "next_due": {},
+    "promote_one": {"job_id": 1},
+    "supersede": {"job_id": 1, "entry": "{}"},
+    "lost_runs": {"stale_after": 90.0, "batch": 500},
+    "runs_of_worker": {"workers": ["w/1", "w/2"], "min_age": 2.0},
+    "prune": {"cursor": None, "min_age": 3600.0, "batch": 1000, **RULES},
+    "anything_due": {"queues": QUEUES, "kinds": KINDS},
+    "catalogue_recent_kinds": {"window": 5000},
+    "find_job": {"job_id": 1},
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_statement_uses_the_indexes_its_header_names(mix: Mix, name: str) -> None:
+    check_indexes(name, mix.explain(name, OTHERS[name]))
+
+
+@pytest.mark.parametrize("count", [1, 100, 500])
+def test_settled_looks_ids_up_in_both_tables(mix: Mix, count: int) -> None:
+    params = run_params(mix.running_ids[:count], gone_is_settled=True)
+    check_indexes("settled", mix.explain("settled", {**params, "worker": "w/1"}))
+
+
+def test_prune_goes_on_behind_its_cursor_by_the_index(mix: Mix) -> None:
+    params = {**OTHERS["prune"], "cursor": "2020-01-01T00:00Z"}
+    check_indexes("prune", mix.explain("prune", params))
+
+
+def test_check_finds_a_scan(mix: Mix) -> None:
+    """The check itself: a statement that scans is reported."""
+    row = mix.connection.execute(
+        "EXPLAIN (FORMAT JSON) SELECT FROM awa.jobs_hot WHERE attempt = 3"
+    ).fetchone()
+    assert row is not None
+    assert [node["Node Type"] for node in _nodes(row[0][0]["Plan"])] == ["Seq Scan"]
