@@ -73,7 +73,10 @@ BEGIN
         INSERT INTO awa.scheduled_jobs SELECT NEW.*;
     ELSE
         INSERT INTO awa.jobs_hot SELECT NEW.*;
-        IF NEW.state = 'available' THEN
+        -- Asked here first: a call of awa.wake doubles the price of a row, and mostly nobody waits.
+        IF NEW.state = 'available'
+            AND EXISTS (SELECT FROM awa.waiters AS waiter WHERE waiter.expires_at > now())
+        THEN
             PERFORM awa.wake(ARRAY[NEW.queue]);
         END IF;
     END IF;
@@ -254,7 +257,9 @@ BEGIN
         WHERE job.id = OLD.id;
     END IF;
 
-    IF NEW.state = 'available' AND (OLD.state <> 'available' OR NEW.queue <> OLD.queue) THEN
+    IF NEW.state = 'available' AND (OLD.state <> 'available' OR NEW.queue <> OLD.queue)
+        AND EXISTS (SELECT FROM awa.waiters AS waiter WHERE waiter.expires_at > now())
+    THEN
         PERFORM awa.wake(ARRAY[NEW.queue]);
     END IF;
     RETURN NEW;
