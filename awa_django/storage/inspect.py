@@ -25,6 +25,11 @@ def anything_due(connection: Connection, queues: Sequence[str], kinds: Sequence[
     return bool(fetch(connection, "anything_due", queues=list(queues), kinds=list(kinds))[0][0])
 
 
+def limit_lock_wait(connection: Connection, *, milliseconds: int) -> None:
+    """Let the open transaction wait at most so long for a lock; then it fails with LockNotAvailable."""
+    fetch(connection, "limit_lock_wait", milliseconds=milliseconds)
+
+
 def terminate_sessions(connection: Connection, application_names: Sequence[str]) -> int:
     """End the sessions of these application names; how many there still were."""
     count: int = fetch(connection, "terminate_sessions", application_names=list(application_names))[0][0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from awa_django.storage._sql import Connection, run
+from awa_django.storage._sql import Connection, fetch, run
 
 
 def wait(connection: Connection, worker: str, queues: Sequence[str], *, ttl: timedelta) -> None:
@@ -16,6 +16,11 @@ def wait(connection: Connection, worker: str, queues: Sequence[str], *, ttl: tim
 def listen(connection: Connection) -> None:
     """Hear notifications on this connection; it must be in autocommit."""
     run(connection, "listen")
+
+
+def notify(connection: Connection, payload: str) -> None:
+    """Notify whoever listens, ourselves included: whether notifications arrive here at all."""
+    fetch(connection, "notify", payload=payload)
 
 
 def stop_waiting(connection: Connection, worker: str) -> None:

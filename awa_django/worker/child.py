@@ -14,6 +14,7 @@ import django
 from django.apps import apps
 from django.db import connections
 
+from awa_django import failpoints
 from awa_django.conf import get_settings
 from awa_django.worker.claimer import LONGEST_HOLD, Claimer
 from awa_django.worker.completer import Completer
@@ -60,6 +61,7 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _leave_to_supervisor)
     try:
+        failpoints.load()
         if not apps.ready:
             django.setup()
         child = Child(spec)
@@ -111,6 +113,7 @@ class Child:
         self.claimer.start()
         pipe.send((READY, ""))
         orphaned = self._listen(pipe)
+        failpoints.hit("in_drain")
         self.claimer.stop()
         if orphaned:
             logger.error("the supervisor is gone: finishing what runs, then ending")

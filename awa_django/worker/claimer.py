@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import psycopg
 
-from awa_django import registry
+from awa_django import failpoints, registry
 from awa_django.conf import get_settings
 from awa_django.storage.claim import ClaimRequest, claim, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
@@ -114,22 +114,29 @@ class Claimer:
             total=total,
             excluded_kinds=tuple(self._excluded),
         )
+        asked_at = time.monotonic()
         with self._session.use() as connection:
             jobs = self._claim(connection, request)
         if not jobs:
             return self._found_nothing()
+        failpoints.hit("after_claim")
         self._found_something()
-        self._dispatch(jobs)
+        self._dispatch(jobs, asked_at)
         # Fewer than asked for: the queues are empty now, unless something is paused or locked.
         return 0.0 if len(jobs) == total else FIRST_POLL
 
-    def _dispatch(self, jobs: list[ClaimedJob]) -> None:
+    def _dispatch(self, jobs: list[ClaimedJob], asked_at: float) -> None:
         self._slots.add(Counter.CLAIMED, len(jobs))
         if self._budget is not None:
             with self._budget_lock:
                 self._budget -= len(jobs)
                 self._slots.set(Counter.BUDGET_SPENT, int(self._budget <= 0))
-        unknown_count = self._executor.submit(self._holdings.take(jobs))
+        held = self._holdings.take(jobs)
+        if time.monotonic() - asked_at > LONGEST_HOLD:
+            # The answer took so long (a handler held the GIL) that the rows may be given back already.
+            self._executor.give_back(held)
+            return
+        unknown_count = self._executor.submit(held)
         if unknown_count:
             self._note_unknown(jobs, unknown_count)
 
@@ -189,7 +196,9 @@ class Claimer:
         while not self._stopping.is_set():
             self._wake.clear()
             try:
+                failpoints.hit("in_claimer")
                 wait = self.tick()
+                self._slots.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns())
                 failures = 0
             except Exception as exc:
                 shortest, longest = RETRY_SECONDS

@@ -10,9 +10,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 import psycopg
 
+from awa_django import failpoints
 from awa_django.codec import JSON
 from awa_django.storage import finalize, wake
 from awa_django.storage.heartbeat import progress as store_progress
@@ -27,6 +29,15 @@ logger = logging.getLogger(__name__)
 
 LARGEST_BATCH = 2_000
 RETRY_SECONDS = (0.05, 5.0)  # shortest and longest wait before a batch is sent again
+
+# What somebody else's lock was in the way of is tried again after this.
+BLOCKED_WAIT = 0.5
+# The loop shows that it lives at least this often.
+IDLE_TICK = 5.0
+# A failure that goes on is logged once in so many tries.
+LOG_EVERY = 12
+
+Ended: TypeAlias = tuple[HeldJob, Outcome | None]
 
 _COUNTER_OF = {
     "completed": Counter.COMPLETED,
@@ -56,7 +67,9 @@ class Completer:
         self._slots = slots
         self._holdings = holdings
         self._on_release = on_release
-        self._ended: deque[tuple[HeldJob, Outcome | None]] = deque()
+        self._ended: deque[Ended] = deque()
+        self._blocked: list[Ended] = []
+        self._retry_at = 0.0
         self._reports: dict[int, tuple[HeldJob, dict[str, JSON]]] = {}
         self._something = threading.Event()
         self._stopping = threading.Event()
@@ -89,54 +102,76 @@ class Completer:
 
     def _serve(self) -> None:
         while True:
-            self._something.wait()
+            self._something.wait(self._seconds_to_retry())
             self._something.clear()
-            while self._ended or self._reports:
-                self._write_batch()
-            if self._stopping.is_set() and not self._ended:
+            while self._ended or self._reports or self._seconds_to_retry() == 0.0:
+                try:
+                    self._write_batch()
+                except Exception:
+                    logger.exception("the completer stumbled and goes on")
+                    time.sleep(RETRY_SECONDS[0])
+            self._slots.set(Counter.COMPLETER_TICK_NS, time.monotonic_ns())
+            if self._stopping.is_set() and not self._ended and not self._blocked:
                 self._session.close()
                 return
 
+    def _seconds_to_retry(self) -> float:
+        """Until blocked outcomes are sent again, or the loop shows that it lives."""
+        if not self._blocked:
+            return IDLE_TICK
+        return max(self._retry_at - time.monotonic(), 0.0)
+
     def _write_batch(self) -> None:
+        failpoints.hit("in_completer")
         self._write_reports()
-        batch = self._next_batch()
-        if not batch:
-            return
+        self._write(self._next_batch(), is_patient=True)
+        if self._blocked and time.monotonic() >= self._retry_at:
+            blocked, self._blocked = self._blocked, []
+            self._retry_at = time.monotonic() + RETRY_SECONDS[1]
+            self._write(blocked, is_patient=False)
+
+    def _write(self, batch: list[Ended], *, is_patient: bool) -> None:
+        """Write them until the database has answered for each: done, stale, or blocked for now."""
         finished_already = [held for held, outcome in batch if outcome is None]
         if finished_already:
             self._slots.add(Counter.COMPLETED, len(finished_already))
             self._holdings.give_back(finished_already)
         waiting = {held.job.id: (held, outcome) for held, outcome in batch if outcome is not None}
-        sent_before = False
-        attempt = 0
+        # What was blocked may have been written by a send whose answer was lost.
+        sent_before = not is_patient
+        failures = 0
         while waiting:
             try:
-                waiting = self._send(waiting, sent_before)
-                sent_before = sent_before and bool(waiting)
-            except psycopg.Error as exc:
+                failpoints.hit("before_finish")
+                self._send(waiting, sent_before=sent_before, is_patient=is_patient)
+                return
+            except Exception as exc:  # whatever it is, what has ended must be written
                 sent_before = True
-                logger.warning("finishing %s jobs failed, trying again: %s", len(waiting), exc)
-            if waiting:
+                if not isinstance(exc, psycopg.Error):
+                    logger.exception("finishing %s jobs failed, trying again", len(waiting))
+                elif failures % LOG_EVERY == 0:
+                    logger.warning("finishing %s jobs failed, trying again: %s", len(waiting), exc)
                 shortest, longest = RETRY_SECONDS
-                time.sleep(min(shortest * 2.0**attempt, longest) * random.uniform(0.5, 1.0))
-                attempt = min(attempt + 1, 16)
+                time.sleep(min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0))
+                failures = min(failures + 1, 1_000)
 
-    def _next_batch(self) -> list[tuple[HeldJob, Outcome | None]]:
+    def _next_batch(self) -> list[Ended]:
         """What has ended, each job once: answers come by job id, and two runs of one may end together
         (the older one was rescued, and the job claimed again here)."""
-        batch: list[tuple[HeldJob, Outcome | None]] = []
-        ids: set[int] = set()
+        batch: list[Ended] = []
+        ids = {held.job.id for held, _ in self._blocked}
         while self._ended and len(batch) < LARGEST_BATCH and self._ended[0][0].job.id not in ids:
             batch.append(self._ended.popleft())
             ids.add(batch[-1][0].job.id)
         return batch
 
     def _send(
-        self, waiting: dict[int, tuple[HeldJob, Outcome]], sent_before: bool
-    ) -> dict[int, tuple[HeldJob, Outcome]]:
-        """Write them once; what has to be sent again."""
+        self, waiting: dict[int, tuple[HeldJob, Outcome]], *, sent_before: bool, is_patient: bool
+    ) -> None:
+        """Write them once. What is blocked waits apart: one locked row stops no other."""
         with self._session.use() as connection:
-            settlement = settle(connection, [outcome for _, outcome in waiting.values()], worker=self._worker)
+            outcomes = [outcome for _, outcome in waiting.values()]
+            settlement = settle(connection, outcomes, worker=self._worker, is_patient=is_patient)
             done = settlement.done
             blocked = {outcome.attempt.job_id for outcome in settlement.blocked}
             missing = [job_id for job_id in waiting if job_id not in done and job_id not in blocked]
@@ -153,8 +188,11 @@ class Completer:
                 )
             if settlement.released_queues:
                 wake.wake(connection, sorted(settlement.released_queues))
+        failpoints.hit("after_finish")
+        if blocked:
+            self._blocked += [waiting[job_id] for job_id in blocked]
+            self._retry_at = time.monotonic() + BLOCKED_WAIT
         self._confirm(waiting, done, blocked)
-        return {job_id: waiting[job_id] for job_id in blocked}
 
     def _confirm(
         self, waiting: dict[int, tuple[HeldJob, Outcome]], done: set[int], blocked: set[int]

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import psycopg
 
+from awa_django import failpoints
 from awa_django.cron import latest_fire, next_fires
 from awa_django.errors import ConfigurationError
 from awa_django.storage import cron_jobs as storage
@@ -36,6 +37,7 @@ class CronScheduler(Duty):
         self._invalid: dict[str, int] = {}
 
     def perform(self) -> float | None:
+        failpoints.hit("in_cron")
         wait = LONGEST_WAIT.total_seconds()
         with self.session.use() as connection:
             schedules = storage.cron_jobs(connection)

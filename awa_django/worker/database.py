@@ -16,17 +16,26 @@ from awa_django.conf import get_settings
 from awa_django.errors import SchemaMismatch
 from awa_django.storage import inspect
 from awa_django.storage.inspect import SCHEMA_VERSION
+from awa_django.worker.watchdog import Watch
 
 PsycopgConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 
+# Seconds that a statement of the worker's may take; none of them waits for anything but a lock.
+STATEMENT_LIMIT = 10.0
+
+# Milliseconds that a part of a batch waits for a lock, when the whole has waited in vain.
+LOCK_WAIT = 50
+
 # Found within about 30 s: a peer that answers nothing any more.
-_KEEPALIVES = {
+_DEFAULTS = {
     "connect_timeout": 10,
     "keepalives": 1,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
+    # Of several hosts the one that is the primary now; a lone standby is refused, and tried again.
+    "target_session_attrs": "read-write",
 }
 # What Django's own connections take beside libpq's parameters.
 _NOT_LIBPQ = (
@@ -40,23 +49,23 @@ _NOT_LIBPQ = (
 
 
 def connection_parameters() -> dict[str, Any]:
-    """libpq's parameters of the configured alias, with keepalives where they say nothing themselves."""
+    """libpq's parameters of the configured alias, with our defaults where they say nothing themselves."""
     parameters = connections[get_settings().database].get_connection_params()
     for name in _NOT_LIBPQ:
         parameters.pop(name, None)
-    return {**_KEEPALIVES, **parameters}
+    return {**_DEFAULTS, **parameters}
 
 
-def connect(application_name: str, **overrides: Any) -> PsycopgConnection:
+def connect(application_name: str, *, conninfo: str | None = None) -> PsycopgConnection:
     """Open a connection in autocommit, whose statements are planned with their values.
 
     jsonb arrives as text, as on Django's connections: each job decodes its own.
     The worker's statements are right under READ COMMITTED, so where a role defaults to more each is
-    sent in a transaction that names it.
+    sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias.
     """
-    parameters = connection_parameters() | overrides | {"application_name": application_name}
-    conninfo = parameters.pop("conninfo", "")
-    connection = psycopg.connect(conninfo, **parameters, autocommit=True, prepare_threshold=None)
+    parameters = connection_parameters() if conninfo is None else dict(_DEFAULTS)
+    parameters["application_name"] = application_name
+    connection = psycopg.connect(conninfo or "", **parameters, autocommit=True, prepare_threshold=None)
     try:
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.adapters.register_loader("jsonb", TextLoader)
@@ -72,12 +81,17 @@ def connect(application_name: str, **overrides: Any) -> PsycopgConnection:
 class Session:
     """One connection that is opened when first used, and opened anew after it broke.
 
-    ``use`` serialises its users: services that share a session take turns.
+    ``use`` serialises its users: services that share a session take turns. What it does may take
+    ``limit`` seconds before its statement is cancelled, and the connection given up.
     """
 
-    def __init__(self, application_name: str, **overrides: Any) -> None:
+    def __init__(
+        self, application_name: str, *, limit: float = STATEMENT_LIMIT, conninfo: str | None = None
+    ) -> None:
         self.application_name = application_name
-        self._overrides = overrides
+        self._limit = limit
+        self._conninfo = conninfo
+        self._watch = Watch(application_name)
         self._connection: PsycopgConnection | None = None
         self._lock = threading.RLock()
 
@@ -87,14 +101,17 @@ class Session:
         with self._lock:
             connection = self._connection
             if connection is None or connection.closed:
-                connection = self._connection = connect(self.application_name, **self._overrides)
+                connection = self._connection = connect(self.application_name, conninfo=self._conninfo)
+            self._watch.begin(connection, self._limit)
             try:
                 yield connection
                 if not connection.autocommit:
                     connection.commit()
-            except BaseException:
-                self._recover(connection)
+            except BaseException as exc:
+                self._recover(connection, exc)
                 raise
+            finally:
+                self._watch.end()
 
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
@@ -103,9 +120,10 @@ class Session:
                 self._connection.close()
                 self._connection = None
 
-    def _recover(self, connection: PsycopgConnection) -> None:
+    def _recover(self, connection: PsycopgConnection, exc: BaseException) -> None:
+        """Roll back; or close what is broken, or leads to a server that cannot be written to."""
         try:
-            if not connection.closed and not connection.broken:
+            if not (connection.closed or connection.broken or is_connection_error(exc)):
                 connection.rollback()
                 return
         except psycopg.Error:
@@ -127,6 +145,14 @@ def is_connection_error(exc: BaseException) -> bool:
     if exc.sqlstate is None:
         return isinstance(exc, psycopg.OperationalError)
     return exc.sqlstate.startswith(("08", "57P")) or exc.sqlstate in ("25006", "25P03", "53300")
+
+
+@contextlib.contextmanager
+def short_lock_wait(connection: PsycopgConnection) -> Iterator[None]:
+    """A transaction, or a savepoint in one, that waits for a lock for ``LOCK_WAIT`` milliseconds only."""
+    with connection.transaction():
+        inspect.limit_lock_wait(connection, milliseconds=LOCK_WAIT)
+        yield
 
 
 def check_schema(connection: PsycopgConnection) -> None:

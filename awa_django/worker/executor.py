@@ -14,7 +14,7 @@ from typing import Protocol
 
 from django.db import close_old_connections, connections, reset_queries
 
-from awa_django import registry
+from awa_django import failpoints, registry
 from awa_django.codec import JSON
 from awa_django.registry import Handler
 from awa_django.storage.rows import Outcome, Release
@@ -113,9 +113,13 @@ class Executor:
                     released.append(lane.jobs.popleft())
                 if not lane.jobs:
                     del self._lanes[key]
-        for held in released:
-            self._sink.put(held, Release(held.attempt))
+        self.give_back(released)
         return len(released)
+
+    def give_back(self, held: Iterable[HeldJob]) -> None:
+        """Release jobs that have not started and are in no lane."""
+        for each in held:
+            self._sink.put(each, Release(each.attempt))
 
     def cancel_marked(self) -> None:
         """Pass the supervisor's cancel marks on to ``async`` handlers (``def`` handlers look themselves)."""
@@ -182,6 +186,7 @@ class Executor:
 
     def _ended(self, held: HeldJob, outcome: Outcome | None) -> HeldJob | None:
         """Hand over the outcome and start what may start now; the job for this thread to go on with."""
+        failpoints.hit("after_handler")
         self._slots.end(held.slot)
         self._mean_seconds += (time.monotonic() - held.started_at - self._mean_seconds) * _MEAN_SHARE
         self._sink.put(held, outcome)
@@ -235,6 +240,7 @@ class Executor:
                 return True
             return self._slots.is_cancelled(held.slot, held.attempt)
 
+        failpoints.hit("before_handler")
         return run_attempt(
             held.job,
             handler,

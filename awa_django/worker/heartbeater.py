@@ -6,15 +6,19 @@ dead; and it beats only for slots that are in use, so a handler that is gone is 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
+import psycopg
+
+from awa_django import failpoints
 from awa_django.storage.heartbeat import heartbeat
 from awa_django.storage.rows import Attempt
 from awa_django.worker.child_process import ChildProcess
-from awa_django.worker.database import Session
+from awa_django.worker.database import PsycopgConnection, Session, short_lock_wait
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Slot
 
@@ -46,6 +50,7 @@ class Heartbeater(Service):
         self._confirmed: dict[Attempt, float] = {}
 
     def tick(self) -> float | None:
+        failpoints.hit("in_heartbeat")
         now = time.monotonic()
         held = {
             slot.attempt: (child, slot)
@@ -57,7 +62,7 @@ class Heartbeater(Service):
         due = [run for run in held if now - self._confirmed[run] >= self._every / 2]
         try:
             for start in range(0, len(due), BATCH):
-                self._beat(due[start : start + BATCH], held)
+                self._beat_or_split(due[start : start + BATCH], held)
         finally:
             self._doubt(held)
         return None
@@ -65,9 +70,30 @@ class Heartbeater(Service):
     def close(self) -> None:
         self._session.close()
 
-    def _beat(self, runs: Sequence[Attempt], held: Mapping[Attempt, tuple[ChildProcess, Slot]]) -> None:
+    def _beat_or_split(
+        self, runs: Sequence[Attempt], held: Mapping[Attempt, tuple[ChildProcess, Slot]]
+    ) -> None:
+        """One locked row must not cost the others their leases: it goes without, they do not."""
+        try:
+            self._beat(runs, held)
+        except (
+            psycopg.errors.QueryCanceled,
+            psycopg.errors.LockNotAvailable,
+            psycopg.errors.DeadlockDetected,
+        ):
+            for run in runs if len(runs) > 1 else ():
+                with contextlib.suppress(psycopg.errors.LockNotAvailable):
+                    self._beat([run], held, is_patient=False)
+
+    def _beat(
+        self,
+        runs: Sequence[Attempt],
+        held: Mapping[Attempt, tuple[ChildProcess, Slot]],
+        *,
+        is_patient: bool = True,
+    ) -> None:
         sent_at = time.monotonic()
-        with self._session.use() as connection:
+        with self._session.use() as connection, _transaction(connection, is_patient=is_patient):
             alive = heartbeat(connection, runs)
         for run in runs:
             if run in alive:
@@ -90,3 +116,10 @@ class Heartbeater(Service):
                     extra={"job_id": run.job_id, "run_lease": run.run_lease},
                 )
                 child.mark_cancelled(slot)
+
+
+def _transaction(
+    connection: PsycopgConnection, *, is_patient: bool
+) -> contextlib.AbstractContextManager[object]:
+    """Without patience the statement waits for a lock for a moment only."""
+    return contextlib.nullcontext() if is_patient else short_lock_wait(connection)

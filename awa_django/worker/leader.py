@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from datetime import timedelta
 
+from awa_django import failpoints
 from awa_django.storage import leader as leases
 from awa_django.worker.database import Session
 from awa_django.worker.service import Service
@@ -39,6 +40,7 @@ class Leader(Service):
         return [duty for duty in self._duties if self.holds(duty)]
 
     def tick(self) -> float | None:
+        failpoints.hit("in_leader")
         asked_at = time.monotonic()  # the row's lease runs from later than this
         with self._session.use() as connection:
             held = leases.lead(connection, self._duties, holder=self._holder, ttl=LEASE)

@@ -6,15 +6,20 @@ listener also says when the children are idle, and takes it back when they are n
 
 from __future__ import annotations
 
+import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
+from awa_django import failpoints
 from awa_django.storage import waiters
 from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter
+
+logger = logging.getLogger(__name__)
 
 # A claimer that has found nothing for this long is idle. Under a steady flow none ever is, and
 # producers do not pay (8 producers: 2,840 enqueues/s, 1,240 when each insert notifies).
@@ -24,6 +29,9 @@ KEEP_WAITING = 2.0
 TTL = timedelta(seconds=6)
 RENEW_AFTER = 3.0
 LOOK_EVERY = 0.1
+LISTEN_AGAIN = 5.0
+# Our own notification must come back within this.
+PROOF_WITHIN = 3.0
 
 
 class Listener(Service):
@@ -48,19 +56,23 @@ class Listener(Service):
         self._worker = worker
         self._queues = queues
         self._listening: PsycopgConnection | None = None
+        self._listened_at = float("-inf")
+        self._proof = ""
+        self._proof_due = float("inf")
+        self._is_deaf = True
         self._last_idle = float("-inf")
         self._renewed = float("-inf")
 
     def tick(self) -> float | None:
+        failpoints.hit("in_listener")
         with self._listen_session.use() as connection:
-            if connection is not self._listening:
-                connection.autocommit = True  # LISTEN in a transaction hears nothing
-                waiters.listen(connection)
-                self._listening = connection
-                self.wake_children()
+            self._listen(connection)
             self._keep_waiting()
-            heard = list(connection.notifies(timeout=LOOK_EVERY, stop_after=1))
-        if any(note.payload in self._queues for note in heard):
+            heard = {note.payload for note in connection.notifies(timeout=LOOK_EVERY, stop_after=1)}
+        if self._proof in heard:
+            self._is_deaf = False
+            self._proof_due = float("inf")
+        if not heard.isdisjoint(self._queues):
             self.wake_children()
         return 0.0
 
@@ -70,7 +82,36 @@ class Listener(Service):
             if child[Counter.IDLE_SINCE_NS]:
                 child.wake()
 
+    def _listen(self, connection: PsycopgConnection) -> None:
+        """Listen on a new connection, and ask for proof that it hears; again now and then.
+
+        To listen again changes nothing, and finds out that the other side is gone.
+        """
+        now = time.monotonic()
+        if connection is not self._listening:
+            connection.autocommit = True  # LISTEN in a transaction hears nothing
+            waiters.listen(connection)
+            self._listening = connection
+            self._listened_at = now
+            self._proof = f"proof {secrets.token_hex(8)}"
+            self._proof_due = now + PROOF_WITHIN
+            with self._session.use() as other:
+                waiters.notify(other, self._proof)
+            self.wake_children()
+        elif now - self._listened_at >= LISTEN_AGAIN:
+            waiters.listen(connection)
+            self._listened_at = now
+        if now >= self._proof_due:
+            self._proof_due = float("inf")
+            self._is_deaf = True
+            logger.warning(
+                "notifications do not arrive here (is there a transaction pooler in between?): "
+                "jobs are found by polling alone; AWA['LISTEN_URL'] can name a direct connection for them"
+            )
+
     def _keep_waiting(self) -> None:
+        if self._is_deaf:
+            return  # producers would notify in vain
         now = time.monotonic()
         idle_since = [child[Counter.IDLE_SINCE_NS] for child in self._children()]
         if any(since and now - since / 1e9 >= IDLE_AFTER for since in idle_since):

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import psycopg
 
+from awa_django import failpoints
 from awa_django.storage import promote as storage
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
@@ -70,7 +71,9 @@ class Promoter(Duty):
     def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
         try:
             with connection.transaction():
-                return storage.promote(connection, batch=BATCH)
+                promoted = storage.promote(connection, batch=BATCH)
+                failpoints.hit("in_promotion")
+                return promoted
         except (psycopg.IntegrityError, psycopg.DataError) as exc:
             logger.warning("a promotion failed, promoting one by one: %s", exc)
             return self._promote_singly(connection)

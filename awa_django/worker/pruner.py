@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import datetime, timedelta
 
+from awa_django import failpoints
 from awa_django.conf import Retention
 from awa_django.storage.prune import RetentionRule, prune
 from awa_django.worker.database import Session
@@ -30,6 +31,7 @@ class Pruner(Duty):
         self._rules = retention_rules(retention)
 
     def perform(self) -> float | None:
+        failpoints.hit("in_prune")
         cursor: datetime | None = None
         pruned_count = 0
         while self.is_leading:

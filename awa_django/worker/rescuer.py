@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from awa_django import failpoints
 from awa_django.storage import rescue
 from awa_django.storage.rows import LostRun
 from awa_django.storage.wake import wake
@@ -38,6 +39,7 @@ class Rescuer(Duty):
         while self.is_leading:
             with self.session.use() as connection, connection.transaction():
                 runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
+                failpoints.hit("in_rescue")
                 done = end_lost_runs(connection, runs, worker=self._worker).done if runs else set()
             if len(runs) < BATCH or not done:
                 break

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 # After an error: shortest and longest wait before the next tick.
 RETRY_SECONDS = (0.5, 15.0)
+# A failure that goes on is logged this often, in seconds.
+LOG_EVERY = 60.0
 # Each wait is shortened at random by up to this share, so that many workers do not tick together.
 JITTER = 0.1
 
@@ -34,6 +36,7 @@ class Service(ABC):
     def __init__(self) -> None:
         self.last_good_tick: float | None = None
         self._failures = 0
+        self._logged_at = float("-inf")
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"awa-{self.name}", daemon=True)
@@ -74,18 +77,29 @@ class Service(ABC):
     def _tick_safely(self) -> float:
         try:
             wait = self.tick()
-        except Exception as exc:  # a loop must outlive whatever its tick meets
+        except Exception as exc:  # noqa: BLE001  (a loop must outlive whatever its tick meets)
             shortest, longest = RETRY_SECONDS
             wait = min(shortest * 2.0**self._failures, longest)
             self._failures = min(self._failures + 1, 16)
-            if isinstance(exc, psycopg.Error):
-                logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)
-            else:
-                logger.exception("%s failed, trying again in %.1f s", self.name, wait)
+            self._log_failure(exc, wait)
             return wait
+        if self._failures:
+            logger.info("%s works again", self.name)
         self._failures = 0
+        self._logged_at = float("-inf")
         self.last_good_tick = time.monotonic()
         return self.interval.total_seconds() if wait is None else wait
+
+    def _log_failure(self, exc: Exception, wait: float) -> None:
+        """Once a minute while it goes on: a database that is away for hours must not fill the log."""
+        now = time.monotonic()
+        if now - self._logged_at < LOG_EVERY:
+            return
+        self._logged_at = now
+        if isinstance(exc, psycopg.Error):
+            logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)
+        else:
+            logger.error("%s failed, trying again in %.1f s", self.name, wait, exc_info=exc)
 
 
 class Duty(Service):

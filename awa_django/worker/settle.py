@@ -15,7 +15,7 @@ from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker import verdict
-from awa_django.worker.database import PsycopgConnection, is_connection_error
+from awa_django.worker.database import PsycopgConnection, is_connection_error, short_lock_wait
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +42,20 @@ class Settlement:
     """Not written because somebody else was in the way (a lock, a timeout): try again."""
 
 
-def settle(connection: PsycopgConnection, outcomes: Sequence[Outcome], *, worker: str) -> Settlement:
+def settle(
+    connection: PsycopgConnection, outcomes: Sequence[Outcome], *, worker: str, is_patient: bool = True
+) -> Settlement:
     """Write the outcomes, each kind of them in one statement.
+
+    Without patience no statement waits for a lock for long: for what was blocked before.
 
     Raises: an error of the connection itself; then any part may or may not be written.
     """
     settlement = Settlement()
     for group in _grouped(outcomes):
         for start in range(0, len(group), LARGEST_BATCH):
-            _write_or_split(connection, group[start : start + LARGEST_BATCH], worker, settlement)
+            batch = group[start : start + LARGEST_BATCH]
+            _write_or_split(connection, batch, worker, settlement, is_patient=is_patient)
     return settlement
 
 
@@ -63,18 +68,25 @@ def _grouped(outcomes: Sequence[Outcome]) -> list[list[Any]]:
 
 
 def _write_or_split(
-    connection: PsycopgConnection, group: list[Any], worker: str, settlement: Settlement
+    connection: PsycopgConnection,
+    group: list[Any],
+    worker: str,
+    settlement: Settlement,
+    *,
+    is_patient: bool = True,
 ) -> None:
+    """Write the group, or its halves. Once somebody was in the way, no half waits long for a lock."""
     try:
-        with _savepoint(connection):
+        with _savepoint(connection) if is_patient else short_lock_wait(connection):
             _write(connection, group, settlement)
     except psycopg.Error as exc:
         if is_connection_error(exc):
             raise
         if len(group) > 1:
             middle = len(group) // 2
-            _write_or_split(connection, group[:middle], worker, settlement)
-            _write_or_split(connection, group[middle:], worker, settlement)
+            is_patient = is_patient and not isinstance(exc, _PASSING)
+            _write_or_split(connection, group[:middle], worker, settlement, is_patient=is_patient)
+            _write_or_split(connection, group[middle:], worker, settlement, is_patient=is_patient)
         elif isinstance(exc, _PASSING):
             settlement.blocked.extend(group)
         else:

@@ -46,6 +46,10 @@ class Counter(IntEnum):
     """Monotonic nanoseconds since when the claimer finds nothing; 0 while it finds some."""
     BUDGET_SPENT = 11
     """1 when the child may claim no more (``--max-jobs``, ``--max-jobs-per-child``)."""
+    CLAIMER_TICK_NS = 12
+    """Monotonic nanoseconds of the claimer's last good tick."""
+    COMPLETER_TICK_NS = 13
+    """The same of the completer's."""
 
 
 class Slot(NamedTuple):

@@ -20,14 +20,14 @@ from multiprocessing import connection as mp_connection
 import psycopg
 from django.db import connections
 
-from awa_django import registry
+from awa_django import failpoints, registry
 from awa_django.conf import get_settings
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
 from awa_django.storage.cron_jobs import sync_cron_job
 from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler
-from awa_django.worker.database import PsycopgConnection, Session, check_schema
+from awa_django.worker.database import STATEMENT_LIMIT, PsycopgConnection, Session, check_schema
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
 from awa_django.worker.listener import Listener
@@ -49,6 +49,8 @@ EXIT_CANNOT_START = 1
 # The stop ran out of time or was forced: what still ran was given back to the queue.
 EXIT_JOBS_GIVEN_BACK = 3
 
+# Seconds: a vacuum of a table that was never vacuumed, or a long pass of the pruner's statements.
+SELDOM_LIMIT = 600.0
 # How often limits and ends are looked at when no child says anything.
 LOOK_EVERY = 0.1
 # The database must answer within this at the start; later its absence is ridden out.
@@ -61,6 +63,7 @@ class Supervisor:
     """One worker: ``run`` returns its exit code."""
 
     def __init__(self, options: WorkerOptions) -> None:
+        failpoints.load()
         token = secrets.token_hex(4)
         self.name = f"{socket.gethostname()[:40]}:{os.getpid()}:{token}"
         self.options = options
@@ -105,15 +108,14 @@ class Supervisor:
     def _make_services(self) -> None:
         settings = get_settings()
         living = self.children.living
-        listen_at = {} if settings.listen_url is None else {"conninfo": settings.listen_url}
-        upkeep, seldom = self._session("upkeep"), self._session("seldom")
+        upkeep, seldom = self._session("upkeep"), self._session("seldom", limit=SELDOM_LIMIT)
         self._question = self._session("question")
         self.leader = Leader(self._session("leader"), self.name)
         self.reconciler = Reconciler(
             self._session("reconcile"), living, worker=self.name, pid=os.getpid(), options=self.options
         )
         self.listener = Listener(
-            self._session("listen", **listen_at),
+            self._session("listen", conninfo=settings.listen_url),
             self._session("waiting"),
             living,
             worker=self.name,
@@ -153,8 +155,10 @@ class Supervisor:
             Vacuumer(seldom, self.leader),
         ]
 
-    def _session(self, purpose: str, **overrides: str) -> Session:
-        return Session(f"{self._application_name}-{purpose}", **overrides)
+    def _session(
+        self, purpose: str, *, limit: float = STATEMENT_LIMIT, conninfo: str | None = None
+    ) -> Session:
+        return Session(f"{self._application_name}-{purpose}", limit=limit, conninfo=conninfo)
 
     def _prepare(self) -> None:
         """Look at the schema and write down what the code declares, before anything runs."""

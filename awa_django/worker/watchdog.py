@@ -1,0 +1,109 @@
+"""Watchdog: ends what a connection has waited for too long, also when nothing answers any more.
+
+A half-open socket (the other side is gone, and nobody said so) blocks its reader for ever, and
+keepalives do not help where something in between still acknowledges. So each use of a session has
+a limit: past it the statement is cancelled, and a little later the socket is shut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+import psycopg
+
+if TYPE_CHECKING:
+    from awa_django.worker.database import PsycopgConnection
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY = 0.5
+# Between the cancel, which the server answers at once if it is there, and the end of the socket.
+GRACE = 5.0
+CANCEL_TIMEOUT = 4.0
+
+
+class Watch:
+    """One use of a connection, from ``begin`` to ``end``; made anew for each session, not each use."""
+
+    __slots__ = ("__weakref__", "_connection", "_is_cancelled", "_limit", "_name", "_since")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._connection: PsycopgConnection | None = None
+        self._since = 0.0
+        self._limit = 0.0
+        self._is_cancelled = False
+        _watches.add(self)
+        _ensure_running()
+
+    def begin(self, connection: PsycopgConnection, limit: float) -> None:
+        """The connection is in use from now, for at most ``limit`` seconds."""
+        self._connection = connection
+        self._limit = limit
+        self._is_cancelled = False
+        self._since = time.monotonic()
+
+    def end(self) -> None:
+        self._since = 0.0
+
+    def look(self) -> None:
+        """Cancel, and later shut, what is over its limit."""
+        since, connection = self._since, self._connection
+        if not since or connection is None:
+            return
+        over = time.monotonic() - since - self._limit
+        if over > GRACE:
+            logger.warning(
+                "%s: no answer for %.0f s, the connection is given up", self._name, self._limit + over
+            )
+            self._since = 0.0
+            _shut(connection)
+        elif over > 0 and not self._is_cancelled:
+            self._is_cancelled = True
+            logger.warning("%s: a statement took over %.0f s and is cancelled", self._name, self._limit)
+            # On a thread: a server that is gone does not answer a cancel either.
+            threading.Thread(target=_cancel, args=(connection,), name="awa-cancel", daemon=True).start()
+
+
+_watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+_lock = threading.Lock()
+_thread: threading.Thread | None = None
+
+
+def _ensure_running() -> None:
+    global _thread
+    with _lock:
+        if _thread is None or not _thread.is_alive():
+            _thread = threading.Thread(target=_serve, name="awa-watchdog", daemon=True)
+            _thread.start()
+
+
+def _serve() -> None:
+    while True:
+        time.sleep(LOOK_EVERY)
+        for watch in list(_watches):
+            try:
+                watch.look()
+            except Exception:
+                logger.exception("the watchdog stumbled")
+
+
+def _cancel(connection: PsycopgConnection) -> None:
+    with contextlib.suppress(psycopg.Error, OSError):
+        connection.cancel_safe(timeout=CANCEL_TIMEOUT)
+
+
+def _shut(connection: PsycopgConnection) -> None:
+    """End the socket under a reader that waits on it: closing alone would leave it waiting."""
+    with (
+        contextlib.suppress(psycopg.Error, OSError),
+        socket.socket(fileno=os.dup(connection.fileno())) as end,
+    ):
+        end.shutdown(socket.SHUT_RDWR)
