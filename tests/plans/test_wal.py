@@ -57,7 +57,7 @@ def claim(database: psycopg.Connection[Any]) -> tuple[float, list[int]]:
 def test_claim_heartbeat_and_completion_of_a_job(database: psycopg.Connection[Any]) -> None:
     for _ in range(JOBS // BATCH):
         claimed, ids = claim(database)
-        runs = {"job_ids": ids, "run_leases": [1] * BATCH}
+        runs: dict[str, object] = {"job_ids": ids, "run_leases": [1] * BATCH}
         beaten = wal_bytes(database, "heartbeat", runs)
         completed = wal_bytes(database, "complete", {**runs, "results": [None] * BATCH})
         assert claimed < 450
