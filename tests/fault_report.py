@@ -1,0 +1,98 @@
+"""The catalogue of faults: which test injects which, and what was seen; written into docs/reliability.md.
+
+A test says ``@pytest.mark.fault("F1", injected="kill -9 of a child with 20 jobs running")`` and tells
+the fixture ``observe`` what it saw. ``pytest --fault-report FILE`` writes the table into FILE, between
+its two marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
+_SEEN = pytest.StashKey[list[str]]()
+
+Observe = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Injected:
+    """One test of one fault."""
+
+    injected: str
+    test: str
+    seen: list[str] = field(default_factory=list)
+    outcome: str = "not run"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-report", metavar="FILE", help="write what the fault tests saw into FILE")
+
+
+@pytest.fixture
+def observe(request: pytest.FixtureRequest) -> Observe:
+    """``observe("20 jobs ran again after 1.3 s")``: a line of the fault's row in the report."""
+    seen: list[str] = request.node.stash.setdefault(_SEEN, [])
+    return seen.append
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # Over xdist only the report travels, so what was seen goes along in its properties.
+    for mark in item.iter_markers("fault"):
+        if report.when == "call" or report.outcome != "passed":
+            row = (mark.args[0], mark.kwargs["injected"], "; ".join(item.stash.get(_SEEN, [])))
+            report.user_properties.append(("fault", row))
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _reports.append(report)
+
+
+_reports: list[pytest.TestReport] = []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    target = session.config.getoption("--fault-report")
+    if target and not hasattr(session.config, "workerinput"):
+        write(Path(target), rows(_reports))
+
+
+def rows(reports: list[pytest.TestReport]) -> dict[str, list[Injected]]:
+    """Fault id -> its tests, in the order of the ids."""
+    found: dict[str, list[Injected]] = {}
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "fault" and (report.when == "call" or report.outcome != "passed"):
+                fault, injected, seen = cast(tuple[str, str, str], value)
+                outcome = {"passed": "held", "failed": "FAILED"}.get(report.outcome, report.outcome)
+                found.setdefault(fault, []).append(Injected(injected, report.nodeid, [seen], outcome))
+    return dict(sorted(found.items(), key=lambda each: (each[0][0], int(re.sub(r"\D", "", each[0]) or 0))))
+
+
+def write(target: Path, found: dict[str, list[Injected]]) -> None:
+    """Replace what stands between the marks."""
+    lines = ["| id | injected | seen | |", "|---|---|---|---|"]
+    for fault, tests in found.items():
+        for each in tests:
+            lines.append(
+                f"| {fault} | {_cell(each.injected)} | {_cell('; '.join(each.seen))} | {each.outcome} |"
+            )
+    text = target.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    target.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
