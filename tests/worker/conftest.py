@@ -1,0 +1,48 @@
+"""What the tests of the services share: sessions that are closed, and a leader that leads at will."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from awa_django.worker.database import Session
+from awa_django.worker.leader import Leader
+
+Sessions = Callable[[], Session]
+
+
+@pytest.fixture
+def make_session(database_url: str) -> Iterator[Sessions]:
+    """``make_session()`` is a worker's session on the test database."""
+    made: list[Session] = []
+
+    def make() -> Session:
+        made.append(Session(f"awa-test-{len(made)}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def session(make_session: Sessions) -> Session:
+    return make_session()
+
+
+class AtWill(Leader):
+    """Holds every duty while ``leads`` says so, and asks nobody."""
+
+    def __init__(self, session: Any) -> None:
+        super().__init__(session, "at-will")
+        self.leads = True
+
+    def holds(self, duty: str) -> bool:
+        return self.leads
+
+
+@pytest.fixture
+def leader(session: Session) -> AtWill:
+    return AtWill(session)

@@ -1,0 +1,131 @@
+"""Promoter: due jobs become available at their instant; one that cannot is put aside by name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from awa_django.storage.waiters import listen, wait
+from awa_django.worker import promoter as module
+from awa_django.worker.database import Session
+from awa_django.worker.promoter import Promoter
+from tests.conftest import Connect
+from tests.factories import insert_job, reload_job, update_job
+from tests.worker.conftest import AtWill
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
+
+KEY = bytes(range(16))
+
+
+def due(**columns: Any) -> int:
+    job_id = insert_job("scheduled", **columns)
+    update_job(job_id, run_at="now() - interval '1 second'")
+    return job_id
+
+
+@pytest.fixture
+def promoter(session: Session, leader: AtWill) -> Promoter:
+    return Promoter(session, leader, interval=timedelta(milliseconds=250), worker="w")
+
+
+def test_due_jobs_are_promoted_and_those_who_wait_are_woken(
+    session: Session, leader: AtWill, connect: Connect
+) -> None:
+    listener = connect()
+    listen(listener)
+    wait(listener, "w", ["mail"], ttl=timedelta(seconds=60))
+    ids = [due(queue=queue) for queue in ("mail", "default", "mail")]
+    later = insert_job("scheduled")
+    told: list[bool] = []
+    promoter = Promoter(
+        session,
+        leader,
+        interval=timedelta(milliseconds=250),
+        worker="w",
+        on_promoted=lambda: told.append(True),
+    )
+    assert promoter.tick() == module.SHORTEST_WAIT  # more may have come due meanwhile
+    assert [reload_job(job_id).state for job_id in ids] == ["available"] * 3
+    assert reload_job(later).state == "scheduled"
+    assert told == [True]
+    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["mail"]
+
+
+def test_wait_is_until_the_next_is_due_and_no_longer_than_the_interval(promoter: Promoter) -> None:
+    assert promoter.tick() == 0.25
+    job_id = insert_job("scheduled")
+    assert promoter.tick() == 0.25
+    update_job(job_id, run_at="clock_timestamp() + interval '100 milliseconds'")
+    waiting = promoter.tick()
+    assert waiting is not None
+    assert 0 < waiting <= 0.1
+
+
+def test_all_that_is_due_is_promoted_in_batches(promoter: Promoter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BATCH", 2)
+    ids = [due() for _ in range(5)]
+    promoter.tick()
+    assert all(reload_job(job_id).state == "available" for job_id in ids)
+
+
+def test_nothing_is_promoted_without_the_lease(promoter: Promoter, leader: AtWill) -> None:
+    job_id = due()
+    leader.leads = False
+    promoter.tick()
+    assert reload_job(job_id).state == "scheduled"
+
+
+def test_draining_worker_promotes_without_the_lease(session: Session, leader: AtWill) -> None:
+    job_id = due()
+    leader.leads = False
+    Promoter(session, leader, interval=timedelta(seconds=1), worker="w", always=True).tick()
+    assert reload_job(job_id).state == "available"
+
+
+def test_rows_that_are_locked_are_looked_at_again(promoter: Promoter, connect: Connect) -> None:
+    job_id = due()
+    locker = connect(autocommit=False)
+    locker.execute("SELECT FROM awa.scheduled_jobs FOR UPDATE")
+    assert promoter.tick() == module.LOCKED_WAIT
+    locker.rollback()
+    promoter.tick()
+    assert reload_job(job_id).state == "available"
+
+
+@pytest.mark.parametrize("mask", ["01100000", "01111110"])
+def test_job_whose_key_was_taken_ends_by_name_and_the_others_go_on(promoter: Promoter, mask: str) -> None:
+    """U01: the mask leaves out ``scheduled``, so a twin has the key when the job falls due."""
+    loser = due(unique_key=KEY, unique_states=mask, attempt=1, run_lease=3)
+    holder = insert_job(unique_key=KEY, unique_states="11101001")
+    others = [due() for _ in range(50)]
+    promoter.tick()
+    assert all(reload_job(job_id).state == "available" for job_id in others)
+    row = reload_job(loser)
+    assert row.state == "cancelled"
+    [entry] = row.errors
+    assert entry["outcome"] == "superseded"
+    assert entry["worker"] == "w"
+    assert (entry["attempt"], entry["run_lease"]) == (1, 3)
+    assert "another job holds its unique key" in entry["error"]
+    assert reload_job(holder).state == "available"
+
+
+def test_row_that_is_refused_for_another_reason_is_not_called_superseded(promoter: Promoter) -> None:
+    refused, mate = due(kind="refused"), due()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE awa.jobs_hot ADD CONSTRAINT odd CHECK (kind <> 'refused' OR state <> 'available')"
+        )
+    try:
+        promoter.tick()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE awa.jobs_hot DROP CONSTRAINT odd")
+    assert reload_job(mate).state == "available"
+    row = reload_job(refused)
+    assert (row.state, row.errors[0]["outcome"]) == ("cancelled", "unwritable")
+    assert "odd" in row.errors[0]["error"]
