@@ -41,7 +41,7 @@ def test_lease_is_held_no_longer_than_the_row_says(
     make_session: Sessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = {"now": 1000.0}
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr("awa_django.worker.leader.time.monotonic", lambda: clock["now"])
     leader = Leader(make_session(), "a")
     leader.tick()
     [(left,)] = execute(
@@ -56,7 +56,7 @@ def test_lease_is_held_no_longer_than_the_row_says(
 def test_lost_lease_is_not_prolonged(make_session: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """A holder that slept finds another one in the row: what it held ends when it would have."""
     clock = {"now": 1000.0}
-    monkeypatch.setattr(module.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr("awa_django.worker.leader.time.monotonic", lambda: clock["now"])
     sleeper, other = Leader(make_session(), "a"), Leader(make_session(), "b")
     sleeper.tick()
     execute("UPDATE awa.leaders SET expires_at = now() - interval '1 ms'")

@@ -35,7 +35,8 @@ def test_a_pass_deletes_all_that_is_past_its_retention(
     session: Session, leader: AtWill, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(module, "BATCH", batch)
-    kept, gone = [], []
+    kept: list[int] = []
+    gone: list[int] = []
     for hours, queue, state, is_kept in (
         (30, "default", "failed", True),
         (30, "default", "completed", False),
