@@ -50,7 +50,7 @@ def pytest_runtest_makereport(
     # Over xdist only the report travels, so what was seen goes along in its properties.
     for mark in item.iter_markers("fault"):
         if report.when == "call" or report.outcome != "passed":
-            row = (mark.args[0], mark.kwargs["injected"], "; ".join(item.stash.get(_SEEN, [])))
+            row = (mark.args[0], mark.kwargs["injected"], "; ".join(item.stash.setdefault(_SEEN, [])))
             report.user_properties.append(("fault", row))
     return report
 
@@ -74,7 +74,7 @@ def rows(reports: list[pytest.TestReport]) -> dict[str, list[Injected]]:
     for report in reports:
         for name, value in report.user_properties:
             if name == "fault" and (report.when == "call" or report.outcome != "passed"):
-                fault, injected, seen = cast(tuple[str, str, str], value)
+                fault, injected, seen = cast("tuple[str, str, str]", value)
                 outcome = {"passed": "held", "failed": "FAILED"}.get(report.outcome, report.outcome)
                 found.setdefault(fault, []).append(Injected(injected, report.nodeid, [seen], outcome))
     return dict(sorted(found.items(), key=lambda each: (each[0][0], int(re.sub(r"\D", "", each[0]) or 0))))
