@@ -48,9 +48,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     # Over xdist only the report travels, so what was seen goes along in its properties.
+    seen: list[str] = item.stash.setdefault(_SEEN, [])
     for mark in item.iter_markers("fault"):
         if report.when == "call" or report.outcome != "passed":
-            row = (mark.args[0], mark.kwargs["injected"], "; ".join(item.stash.setdefault(_SEEN, [])))
+            row = (mark.args[0], mark.kwargs["injected"], "; ".join(seen))
             report.user_properties.append(("fault", row))
     return report
 
