@@ -61,7 +61,7 @@ def chain(left: int) -> None:
         CHAIN.enqueue(left=left - 1)
 
 
-def end(context: JobContext, how: str) -> Any:
+def end(context: JobContext, how: str) -> Any:  # noqa: C901  (one arm for each way to end)
     Group.objects.create(name=f"{how} {context.run_lease}")
     match how:
         case "snooze" if context.checkpoint is None:
