@@ -259,6 +259,19 @@ def test_delete_removes_row_and_claim(state: str) -> None:
     assert reload_job(other) is None
 
 
+@pytest.mark.parametrize("size", [10, 3_000, 300_000])
+@pytest.mark.parametrize("state", ["running", "scheduled"])
+def test_values_stored_compressed_or_out_of_line_compare_as_equal(state: str, size: int) -> None:
+    text = "x" * size
+    job_id = insert_job(
+        state, args={"t": text}, metadata={"t": text}, progress={"t": text}, result={"t": text},
+        tags=[text[:2_000]], errors=[{"error": text}, {"error": text}], worker=text,
+    )  # fmt: skip
+    before = now(job_id)
+    assert update(job_id, "priority = 1") == before | {"priority": 1}
+    assert execute("DELETE FROM awa.jobs WHERE id = %s", job_id) == 1
+
+
 def test_large_value_that_stands_is_not_written_again() -> None:
     job_id = insert_job("scheduled")
     noise = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 5000) AS n"
