@@ -6,8 +6,12 @@ import psycopg
 import pytest
 from django.db import connection
 
-from awa_django.storage.inspect import anything_due, schema_version, terminate_sessions
-from awa_django.worker.database import SCHEMA_VERSION
+from awa_django.storage.inspect import (
+    SCHEMA_VERSION,
+    anything_due,
+    schema_version,
+    terminate_sessions,
+)
 from tests.conftest import Connect
 from tests.factories import insert_job, update_job
 from tests.waiting import wait_until
