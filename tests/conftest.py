@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-pytest_plugins = ["tests.fault_report"]
+pytest_plugins = ["tests.fault_report", "tests.worker_fixtures"]
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 

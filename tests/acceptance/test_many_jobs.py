@@ -6,8 +6,8 @@ import pytest
 
 from awa_django import Unique, enqueue_many
 from tests import handlers
-from tests.acceptance.conftest import Database, StartWorker
 from tests.waiting import wait_until
+from tests.worker_fixtures import Database, StartWorker
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
 

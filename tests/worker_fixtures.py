@@ -1,4 +1,4 @@
-"""What the tests of whole workers share."""
+"""Fixtures of the tests of whole workers: an empty queue with its questions, and workers to kill."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from awa_django import doctor
-from tests import handlers  # noqa: F401  (registers the jobs in this process too)
+from awa_django.failpoints import VARIABLE
 from tests.conftest import Connect
 from tests.worker_process import WorkerProcess
 
@@ -18,7 +18,9 @@ Row = tuple[Any, ...]
 
 
 class StartWorker(Protocol):
-    def __call__(self, *arguments: str, awa: dict[str, Any] | None = None) -> WorkerProcess: ...
+    def __call__(
+        self, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+    ) -> WorkerProcess: ...
 
 
 class Database:
@@ -67,12 +69,12 @@ def database(clean_queue: None, connect: Connect) -> Iterator[Database]:
 
 @pytest.fixture
 def start_worker(database: Database, worker_env: dict[str, str], tmp_path: Path) -> Iterator[StartWorker]:
-    """``start_worker(*arguments, awa={...})``; whatever is left of them at the end is killed."""
+    """``start_worker(*arguments, awa={...}, failpoints="...")``; at the end what is left is killed."""
     started: list[WorkerProcess] = []
 
-    def start(*arguments: str, awa: dict[str, Any] | None = None) -> WorkerProcess:
+    def start(*arguments: str, awa: dict[str, Any] | None = None, failpoints: str = "") -> WorkerProcess:
         worker = WorkerProcess(
-            worker_env,
+            {**worker_env, VARIABLE: failpoints},
             tmp_path / f"worker-{len(started)}.log",
             *arguments,
             awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
