@@ -131,7 +131,22 @@ class Completer:
             self._write(blocked, is_patient=False)
 
     def _write(self, batch: list[Ended], *, is_patient: bool) -> None:
-        """Write them until the database has answered for each: done, stale, or blocked for now."""
+        """Write them until the database has answered for each: done, stale, or blocked for now.
+
+        Each job once at a time, as answers come by job id: two runs of one may end together (the
+        older one was rescued, and the job claimed again here).
+        """
+        ids: set[int] = set()
+        singles: list[Ended] = []
+        twins: list[Ended] = []
+        for each in batch:
+            (twins if each[0].job.id in ids else singles).append(each)
+            ids.add(each[0].job.id)
+        self._write_singles(singles, is_patient=is_patient)
+        if twins:
+            self._write(twins, is_patient=is_patient)
+
+    def _write_singles(self, batch: list[Ended], *, is_patient: bool) -> None:
         finished_already = [held for held, outcome in batch if outcome is None]
         if finished_already:
             self._slots.add(Counter.COMPLETED, len(finished_already))
@@ -156,13 +171,9 @@ class Completer:
                 failures = min(failures + 1, 1_000)
 
     def _next_batch(self) -> list[Ended]:
-        """What has ended, each job once: answers come by job id, and two runs of one may end together
-        (the older one was rescued, and the job claimed again here)."""
         batch: list[Ended] = []
-        ids = {held.job.id for held, _ in self._blocked}
-        while self._ended and len(batch) < LARGEST_BATCH and self._ended[0][0].job.id not in ids:
+        while self._ended and len(batch) < LARGEST_BATCH:
             batch.append(self._ended.popleft())
-            ids.add(batch[-1][0].job.id)
         return batch
 
     def _send(
