@@ -15,7 +15,7 @@ from django.db import connection
 
 from awa_django.states import JobState
 from awa_django.storage import finalize
-from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Ending, Release
+from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Ending, Outcome, Release
 from awa_django.storage.waiters import listen, wait
 from awa_django.worker.completer import Completer
 from awa_django.worker.database import Session
@@ -86,19 +86,16 @@ def desk(session: Session) -> Iterator[Desk]:
 def test_outcomes_of_every_kind_are_written_counted_and_given_back(desk: Desk) -> None:
     held = [desk.run() for _ in range(7)]
     attempts = [each.attempt for each in held]
-    for each, outcome in zip(
-        held,
-        [
-            Completion(attempts[0], '{"r": 1}'),
-            Completion(attempts[1], delete=True),
-            Deferral(attempts[2], JobState.RETRYABLE, 60.0, ENTRY),
-            Deferral(attempts[3], JobState.SCHEDULED, 60.0, refund=True),
-            Ending(attempts[4], JobState.FAILED, ENTRY),
-            Ending(attempts[5], JobState.CANCELLED, ENTRY),
-            Release(attempts[6]),
-        ],
-        strict=True,
-    ):
+    outcomes: list[Outcome] = [
+        Completion(attempts[0], '{"r": 1}'),
+        Completion(attempts[1], delete=True),
+        Deferral(attempts[2], JobState.RETRYABLE, 60.0, ENTRY),
+        Deferral(attempts[3], JobState.SCHEDULED, 60.0, refund=True),
+        Ending(attempts[4], JobState.FAILED, ENTRY),
+        Ending(attempts[5], JobState.CANCELLED, ENTRY),
+        Release(attempts[6]),
+    ]
+    for each, outcome in zip(held, outcomes, strict=True):
         desk.completer.put(each, outcome)
     desk.completer.start()
     desk.settle()
