@@ -68,16 +68,18 @@ def test_progress_is_stored_for_the_lease_that_holds_the_job() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
 def test_heartbeats_are_hot_updates(connect: Connect) -> None:
-    """``heartbeat_at`` is in no index: a beat writes one row version and no index entry."""
+    """``heartbeat_at`` is in no index: a beat writes one row version and no index entry.
+
+    One beat only: half of each page is free for it, whatever a snapshot elsewhere keeps from being pruned.
+    """
     attempts = [Attempt(insert_job("running"), 1) for _ in range(50)]
     database = connect()
     database.execute("SELECT pg_stat_force_next_flush()")
     before = update_counts(database)
-    for _ in range(4):
-        assert heartbeat(database, attempts) == set(attempts)
+    assert heartbeat(database, attempts) == set(attempts)
     database.execute("SELECT pg_stat_force_next_flush()")
     updated, hot = update_counts(database)
-    assert (updated - before[0], hot - before[1]) == (200, 200)
+    assert (updated - before[0], hot - before[1]) == (50, 50)
 
 
 def update_counts(database: object) -> tuple[int, int]:
