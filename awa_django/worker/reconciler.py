@@ -74,6 +74,7 @@ class Reconciler(Service):
         self._lock = threading.Lock()
         self._suspects: set[Attempt] = set()
         self._ticks = 0
+        self._announced: list[str] = []
         self.draining = False
 
     def bury(
@@ -108,8 +109,10 @@ class Reconciler(Service):
         if unsettled_count:
             return 0.05
         self._reconcile()
-        if self._ticks % ANNOUNCE_EVERY == 0:
+        names = [child.name for child in self._children()]
+        if self._ticks % ANNOUNCE_EVERY == 0 or names != self._announced:
             self._announce()
+            self._announced = names
         self._ticks += 1
         return None
 
