@@ -11,6 +11,7 @@ import pytest
 
 from awa_django import doctor
 from awa_django.failpoints import VARIABLE
+from tests import audit
 from tests.conftest import Connect
 from tests.worker_process import WorkerProcess
 
@@ -54,9 +55,22 @@ class Database:
 
 
 @pytest.fixture
-def database(clean_queue: None, connect: Connect) -> Iterator[Database]:
-    """An empty queue, a table for effects, and a doctor's visit at the end."""
-    database = Database(connect())
+def audited(clean_queue: None, database_url: str) -> Iterator[None]:
+    """Each step of each job is written down; it goes after the sessions of ``connect``."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '15s'")
+        audit.install(connection)
+        yield
+        audit.remove(connection)
+
+
+@pytest.fixture
+def database(clean_queue: None, audited: None, connect: Connect) -> Iterator[Database]:
+    """An empty queue, a table for effects; at the end a doctor's visit, and the audit's judgement.
+
+    What its own connection does to jobs is done by hand, and not judged.
+    """
+    database = Database(connect(application_name=audit.BY_HAND))
     database.connection.execute("DROP TABLE IF EXISTS effects")
     database.connection.execute(
         "CREATE TABLE effects "
@@ -65,6 +79,7 @@ def database(clean_queue: None, connect: Connect) -> Iterator[Database]:
     yield database
     database.connection.execute("DROP TABLE effects")
     assert [str(finding) for finding in doctor.diagnose() if not finding.is_warning] == []
+    assert audit.judge(audit.steps(database.connection)) == []
 
 
 @pytest.fixture
