@@ -34,8 +34,8 @@ class RunSQLFile(Operation):
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         if not self._applies_to(schema_editor.connection) or self._is_applied(schema_editor):
             return
-        if self.version == 1:
-            schema_editor.execute("CREATE SCHEMA IF NOT EXISTS awa", params=None)
+        if self.version == 1 and not self._has_schema(schema_editor):
+            schema_editor.execute("CREATE SCHEMA awa", params=None)
         schema_editor.execute(self._text(f"{self.name}.sql"), params=None)
         schema_editor.execute(
             f"INSERT INTO awa.schema_version (version, name) VALUES ({self.version}, '{self.name}')",
@@ -72,6 +72,15 @@ class RunSQLFile(Operation):
             if not cursor.fetchone()[0]:
                 return False
             cursor.execute("SELECT FROM awa.schema_version WHERE version = %s", [self.version])
+            return cursor.fetchone() is not None
+
+    @staticmethod
+    def _has_schema(schema_editor: Any) -> bool:
+        """Somebody has made it for a role that may make none: IF NOT EXISTS would be refused to it."""
+        if schema_editor.collect_sql:
+            return False
+        with schema_editor.connection.cursor() as cursor:
+            cursor.execute("SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'awa'")
             return cursor.fetchone() is not None
 
     @staticmethod
