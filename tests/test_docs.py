@@ -16,8 +16,6 @@ from awa_django.models import Job
 from tests.conftest import PROJECT_DIR
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-# Accepted in AWA, and served by nothing yet.
-UNDOCUMENTED = {"HEALTH"}
 DJANGO_OPTIONS = {
     "--help", "--version", "--verbosity", "--settings", "--pythonpath", "--traceback",
     "--no-color", "--force-color", "--skip-checks",
@@ -122,7 +120,7 @@ def test_every_function_for_tests_is_documented() -> None:
 def test_every_setting_is_documented_with_its_name() -> None:
     page = (PROJECT_DIR / "docs/settings.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
-    assert documented == set(conf._READERS) - UNDOCUMENTED
+    assert documented == set(conf._READERS)
 
 
 def test_every_option_of_the_worker_is_documented() -> None:

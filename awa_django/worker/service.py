@@ -60,6 +60,11 @@ class Service(ABC):
             self._thread.join(timeout)
 
     @property
+    def longest_tick(self) -> float:
+        """Seconds that may lie between two good ticks by the nature of the loop."""
+        return self.interval.total_seconds()
+
+    @property
     def is_stopping(self) -> bool:
         return self._stopping.is_set()
 

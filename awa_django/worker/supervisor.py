@@ -28,6 +28,7 @@ from awa_django.storage.cron_jobs import sync_cron_job
 from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler
 from awa_django.worker.database import STATEMENT_LIMIT, PsycopgConnection, Session, check_schema
+from awa_django.worker.health import Health, HealthServer, examine
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
 from awa_django.worker.listener import Listener
@@ -39,7 +40,7 @@ from awa_django.worker.rescuer import Rescuer
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter
 from awa_django.worker.stats import Stats
-from awa_django.worker.vacuumer import Vacuumer
+from awa_django.worker.vacuumer import LONGEST_VACUUM, Vacuumer
 
 logger = logging.getLogger(__name__)
 
@@ -49,8 +50,6 @@ EXIT_CANNOT_START = 1
 # The stop ran out of time or was forced: what still ran was given back to the queue.
 EXIT_JOBS_GIVEN_BACK = 3
 
-# Seconds: a vacuum of a table that was never vacuumed, or a long pass of the pruner's statements.
-SELDOM_LIMIT = 600.0
 # How often limits and ends are looked at when no child says anything.
 LOOK_EVERY = 0.1
 # The database must answer within this at the start; later its absence is ridden out.
@@ -78,6 +77,8 @@ class Supervisor:
         for end in (self._poke, self._poked):
             end.setblocking(False)
         self._make_services()
+        address = get_settings().health
+        self._health_server = None if address is None else HealthServer(address, self.health)
 
     def run(self) -> int:
         """Run until stopped, drained, or out of bounds; the exit code."""
@@ -90,6 +91,8 @@ class Supervisor:
             logger.info("worker %s serves %s", self.name, ", ".join(sorted(self.options.queues)))
             for service in self._services:
                 service.start()
+            if self._health_server is not None:
+                self._health_server.start()
             try:
                 self.children.start()
                 while not self._look():
@@ -100,6 +103,16 @@ class Supervisor:
             return EXIT_CANNOT_START
         return EXIT_JOBS_GIVEN_BACK if self._killed else EXIT_OK
 
+    def health(self) -> Health:
+        """What the loops of this worker show now; from any thread."""
+        return examine(
+            worker=self.name,
+            started_at=self._started_at,
+            draining=self._stop_reason is not None,
+            services=self._services,
+            children=self.children.living(),
+        )
+
     def stop(self, reason: str) -> None:
         """Begin to stop, as the first signal does; from any thread."""
         self._stop_reason = self._stop_reason or reason
@@ -108,7 +121,7 @@ class Supervisor:
     def _make_services(self) -> None:
         settings = get_settings()
         living = self.children.living
-        upkeep, seldom = self._session("upkeep"), self._session("seldom", limit=SELDOM_LIMIT)
+        upkeep, seldom = self._session("upkeep"), self._session("seldom")
         self._question = self._session("question")
         self.leader = Leader(self._session("leader"), self.name)
         self.reconciler = Reconciler(
@@ -152,7 +165,7 @@ class Supervisor:
             CronScheduler(upkeep, self.leader),
             Pruner(seldom, self.leader, interval=settings.sweep_interval, retention=settings.retention),
             Stats(seldom, self.leader),
-            Vacuumer(seldom, self.leader),
+            Vacuumer(self._session("vacuum", limit=LONGEST_VACUUM), self.leader),
         ]
 
     def _session(
@@ -259,6 +272,8 @@ class Supervisor:
                 step()
             except psycopg.Error as exc:
                 logger.warning("the database does not answer at the end: %s", exc)
+        if self._health_server is not None:
+            self._health_server.stop()
         self._question.close()
         self._poke.close()
         self._poked.close()

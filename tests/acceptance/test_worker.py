@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import urllib.error
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -292,3 +297,31 @@ def edited() -> None:
     effect("edited", {version})
     time.sleep({seconds})
 """
+
+
+def test_health_is_served_while_the_worker_works(database: Database, start_worker: StartWorker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free_port = server.getsockname()[1]
+    worker = start_worker(awa={"HEALTH": f"127.0.0.1:{free_port}"})
+
+    def ask(path: str) -> tuple[int, dict[str, Any]]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{free_port}{path}", timeout=5) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as exc:
+            with exc:
+                return exc.code, json.load(exc)
+        except OSError:
+            return 0, {}
+
+    wait_until(lambda: ask("/readyz")[0] == 200, timeout=30, message=lambda: str(ask("/readyz")))
+    code, told = ask("/healthz")
+    assert (code, told["children_ready"], told["draining"]) == (200, 1, False)
+    loops = {name.split(" of ")[0] for name in told["loops"]}
+    assert loops >= {"claimer", "completer", "leader", "promoter", "rescuer", "heartbeater", "listener"}
+    assert all(loop["ready"] for loop in told["loops"].values())
+    handlers.sleep.enqueue(seconds=1.5)
+    wait_until(lambda: database.effects("started"), message=worker.text)
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: ask("/readyz")[0] == 503 and ask("/readyz")[1]["draining"], message=worker.text)
+    assert worker.wait() == 0
