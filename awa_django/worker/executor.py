@@ -263,6 +263,7 @@ class Executor:
         asyncio.set_event_loop(loop)
         loop.run_forever()
         connections.close_all()
+        loop.close()
 
     def _spawn(self, batch: Iterable[HeldJob]) -> None:
         assert self._loop is not None

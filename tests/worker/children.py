@@ -52,4 +52,4 @@ class FakeChild:
         self.reader.mark_cancelled(slot)
 
     def as_child(self) -> ChildProcess:
-        return cast(ChildProcess, self)
+        return cast("ChildProcess", self)
