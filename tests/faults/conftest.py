@@ -1,0 +1,65 @@
+"""What tests of faults share: workers behind a proxy, or on a server of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from awa_django.failpoints import VARIABLE
+from tests.clusters import Cluster, cluster
+from tests.proxy import Proxy
+from tests.worker_fixtures import Database
+from tests.worker_process import WorkerProcess
+
+
+class StartWorkerAt(Protocol):
+    def __call__(
+        self, url: str, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+    ) -> WorkerProcess: ...
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[Proxy]:
+    """A proxy in front of the test database."""
+    with Proxy(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[Cluster]:
+    """A server that the test may stop, with an empty queue."""
+    with cluster() as own:
+        yield own
+
+
+@pytest.fixture
+def own_database(own_cluster: Cluster) -> Iterator[Database]:
+    """Questions to that server, as long as it is not stopped."""
+    with own_cluster.connect() as connection:
+        yield Database(connection)
+
+
+@pytest.fixture
+def start_worker_at(worker_env: dict[str, str], tmp_path: Path) -> Iterator[StartWorkerAt]:
+    """``start_worker_at(url, *arguments, awa={...})``; whatever is left of them at the end is killed."""
+    started: list[WorkerProcess] = []
+
+    def start(
+        url: str, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+    ) -> WorkerProcess:
+        worker = WorkerProcess(
+            {**worker_env, "DATABASE_URL": url, VARIABLE: failpoints},
+            tmp_path / f"worker-at-{len(started)}.log",
+            *arguments,
+            awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
+        )
+        started.append(worker)
+        return worker
+
+    yield start
+    for worker in started:
+        worker.end()
+        print(worker.text())
