@@ -54,13 +54,13 @@ def check(
         f"end: {end or 'deleted'}": count
         for end, count in sorted(Counter(history.end or "" for history in histories.values()).items())
     }
-    _check_enqueues(account, wanted, histories)
-    _check_ends(account, wanted, histories)
-    _check_runs(account, histories, runs)
-    _check_rows(account, wanted, histories, connection)
+    check_enqueues(account, wanted, histories)
+    check_ends(account, wanted, histories)
+    check_runs(account, histories, runs)
+    check_rows(account, wanted, histories, connection)
 
 
-def _check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
+def check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
     by_token: dict[str, list[int]] = {}
     for history in histories.values():
         if history.token is not None:
@@ -82,7 +82,7 @@ def _check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, His
     account.figures["made, the answer lost"] = sum(token in by_token for token in wanted.lost)
 
 
-def _check_ends(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
+def check_ends(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
     account.require(
         "finished twice",
         (f"job {each.job_id}" for each in histories.values() if len(each.completions) > 1),
@@ -124,7 +124,7 @@ def _allowed_ends(history: History, wanted: Enqueues) -> set[str | None]:
     return allowed
 
 
-def _check_runs(account: Account, histories: dict[int, History], runs: dict[tuple[int, int], Run]) -> None:
+def check_runs(account: Account, histories: dict[int, History], runs: dict[tuple[int, int], Run]) -> None:
     starts: Counter[int] = Counter(job_id for (job_id, _), run in runs.items() if run.starts)
     account.require(
         "lease started twice", (key for key, run in runs.items() if len(run.starts) > 1 or len(run.pids) > 1)
@@ -166,7 +166,7 @@ def _check_runs(account: Account, histories: dict[int, History], runs: dict[tupl
     )
 
 
-def _check_rows(
+def check_rows(
     account: Account,
     wanted: Enqueues,
     histories: dict[int, History],

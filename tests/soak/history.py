@@ -118,12 +118,12 @@ def read(connection: psycopg.Connection[Any], clock_offset: float) -> dict[int, 
     for job_id, group in groupby(events, key=attrgetter("job_id")):
         own = list(group)
         history = History(job_id, own[0].kind, own[0].token, own[0].max_attempts)
-        history.edges = list(_edges(own, clock_offset))
+        history.edges = list(edges_of(own, clock_offset))
         found[job_id] = history
     return found
 
 
-def _edges(events: list[Event], clock_offset: float) -> Iterator[Edge]:
+def edges_of(events: list[Event], clock_offset: float) -> Iterator[Edge]:
     """A move between the tables is a delete and an insert in one transaction, in either order."""
     for _, group in groupby(events, key=attrgetter("transaction_id")):
         waiting: Event | None = None
