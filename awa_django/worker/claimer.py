@@ -16,7 +16,7 @@ from awa_django.conf import get_settings
 from awa_django.storage.claim import ClaimRequest, claim, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
 from awa_django.worker import verdict
-from awa_django.worker.database import PsycopgConnection, Session, is_connection_error
+from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.executor import Executor
 from awa_django.worker.holdings import MAX_PREFETCH, Holdings
 from awa_django.worker.options import WorkerOptions
@@ -33,7 +33,9 @@ DEADLINE_SLACK = 5.0
 # The first look after an empty one; each further one doubles it, up to POLL_INTERVAL.
 FIRST_POLL = 0.02
 # After an error: shortest and longest wait.
-RETRY_SECONDS = (0.1, 10.0)
+RETRY_SECONDS = (0.1, 3.0)
+# A failure that goes on is logged this often, in seconds.
+LOG_EVERY = 60.0
 # With so many kinds left out of the claim its filter itself would cost too much.
 MOST_EXCLUDED_KINDS = 1_000
 
@@ -193,24 +195,33 @@ class Claimer:
 
     def _serve(self) -> None:
         failures = 0
+        logged_at = float("-inf")
         while not self._stopping.is_set():
             self._wake.clear()
             try:
                 failpoints.hit("in_claimer")
                 wait = self.tick()
                 self._slots.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns())
-                failures = 0
+                if failures:
+                    logger.info("claiming works again")
+                failures, logged_at = 0, float("-inf")
             except Exception as exc:
                 shortest, longest = RETRY_SECONDS
                 wait = min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0)
                 failures = min(failures + 1, 16)
-                if is_connection_error(exc) or isinstance(exc, psycopg.Error):
-                    logger.warning("claiming failed, trying again in %.1f s: %s", wait, exc)
-                else:
-                    logger.exception("claiming failed, trying again in %.1f s", wait)
+                if time.monotonic() - logged_at >= LOG_EVERY:
+                    logged_at = time.monotonic()
+                    _log_failure(exc, wait)
             if wait and not self._stopping.is_set():
                 self._wake.wait(wait)
         self._session.close()
+
+
+def _log_failure(exc: Exception, wait: float) -> None:
+    if isinstance(exc, psycopg.Error):
+        logger.warning("claiming failed, trying again in %.1f s: %s", wait, exc)
+    else:
+        logger.error("claiming failed, trying again in %.1f s", wait, exc_info=exc)
 
 
 def _timeouts() -> str:

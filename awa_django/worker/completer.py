@@ -28,14 +28,14 @@ from awa_django.worker.slots import Counter, SlotWriter
 logger = logging.getLogger(__name__)
 
 LARGEST_BATCH = 2_000
-RETRY_SECONDS = (0.05, 5.0)  # shortest and longest wait before a batch is sent again
+RETRY_SECONDS = (0.05, 3.0)  # shortest and longest wait before a batch is sent again
 
 # What somebody else's lock was in the way of is tried again after this.
 BLOCKED_WAIT = 0.5
 # The loop shows that it lives at least this often.
 IDLE_TICK = 5.0
-# A failure that goes on is logged once in so many tries.
-LOG_EVERY = 12
+# A failure that goes on is logged once in so many tries, which is about once a minute.
+LOG_EVERY = 25
 
 Ended: TypeAlias = tuple[HeldJob, Outcome | None]
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# After an error: shortest and longest wait before the next tick.
-RETRY_SECONDS = (0.5, 15.0)
+# After an error: shortest and longest wait before the next tick. The longest is how late a worker
+# notices that the database is back; the random half spreads the connections of many workers.
+RETRY_SECONDS = (0.5, 3.0)
 # A failure that goes on is logged this often, in seconds.
 LOG_EVERY = 60.0
 # Each wait is shortened at random by up to this share, so that many workers do not tick together.
@@ -84,7 +85,7 @@ class Service(ABC):
             wait = self.tick()
         except Exception as exc:  # noqa: BLE001  (a loop must outlive whatever its tick meets)
             shortest, longest = RETRY_SECONDS
-            wait = min(shortest * 2.0**self._failures, longest)
+            wait = min(shortest * 2.0**self._failures, longest) * random.uniform(0.5, 1.0)
             self._failures = min(self._failures + 1, 16)
             self._log_failure(exc, wait)
             return wait
