@@ -30,6 +30,11 @@ def limit_lock_wait(connection: Connection, *, milliseconds: int) -> None:
     fetch(connection, "limit_lock_wait", milliseconds=milliseconds)
 
 
+def limit_idling(connection: Connection, *, milliseconds: int) -> None:
+    """Have the server end the session when the open transaction hears nothing for so long."""
+    fetch(connection, "limit_idling", milliseconds=milliseconds)
+
+
 def terminate_sessions(connection: Connection, application_names: Sequence[str]) -> int:
     """End the sessions of these application names; how many there still were."""
     count: int = fetch(connection, "terminate_sessions", application_names=list(application_names))[0][0]

@@ -23,6 +23,10 @@ PsycopgConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 # Seconds that a statement of the worker's may take; none of them waits for anything but a lock.
 STATEMENT_LIMIT = 10.0
 
+# Seconds that a transaction of several statements may wait for its worker: a machine that is frozen or
+# gone in its middle would keep the rows locked until its server notices, which may take hours.
+IDLE_LIMIT = 10.0
+
 # Milliseconds that a part of a batch waits for a lock, when the whole has waited in vain.
 LOCK_WAIT = 50
 
@@ -56,16 +60,21 @@ def connection_parameters() -> dict[str, Any]:
     return {**_DEFAULTS, **parameters}
 
 
-def connect(application_name: str, *, conninfo: str | None = None) -> PsycopgConnection:
+def connect(
+    application_name: str, *, conninfo: str | None = None, limit: float = STATEMENT_LIMIT
+) -> PsycopgConnection:
     """Open a connection in autocommit, whose statements are planned with their values.
 
     jsonb arrives as text, as on Django's connections: each job decodes its own.
     The worker's statements are right under READ COMMITTED, so where a role defaults to more each is
-    sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias.
+    sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias;
+    ``limit`` is the seconds that the server has to answer once it is connected.
     """
     parameters = connection_parameters() if conninfo is None else dict(_DEFAULTS)
     parameters["application_name"] = application_name
     connection = psycopg.connect(conninfo or "", **parameters, autocommit=True, prepare_threshold=None)
+    watch = Watch(application_name)
+    watch.begin(connection, limit)
     try:
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.adapters.register_loader("jsonb", TextLoader)
@@ -75,6 +84,8 @@ def connect(application_name: str, *, conninfo: str | None = None) -> PsycopgCon
     except BaseException:
         connection.close()
         raise
+    finally:
+        watch.end()
     return connection
 
 
@@ -101,7 +112,9 @@ class Session:
         with self._lock:
             connection = self._connection
             if connection is None or connection.closed:
-                connection = self._connection = connect(self.application_name, conninfo=self._conninfo)
+                connection = self._connection = connect(
+                    self.application_name, conninfo=self._conninfo, limit=self._limit
+                )
             self._watch.begin(connection, self._limit)
             try:
                 yield connection
@@ -145,6 +158,14 @@ def is_connection_error(exc: BaseException) -> bool:
     if exc.sqlstate is None:
         return isinstance(exc, psycopg.OperationalError)
     return exc.sqlstate.startswith(("08", "57P")) or exc.sqlstate in ("25006", "25P03", "53300")
+
+
+@contextlib.contextmanager
+def transaction(connection: PsycopgConnection) -> Iterator[None]:
+    """A transaction that its server ends when its worker says nothing for ``IDLE_LIMIT`` seconds."""
+    with connection.transaction():
+        inspect.limit_idling(connection, milliseconds=int(IDLE_LIMIT * 1000))
+        yield
 
 
 @contextlib.contextmanager

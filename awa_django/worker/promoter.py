@@ -12,7 +12,7 @@ from awa_django import failpoints
 from awa_django.storage import promote as storage
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
-from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.leader import Leader
 from awa_django.worker.service import Duty
 
@@ -70,7 +70,7 @@ class Promoter(Duty):
 
     def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
         try:
-            with connection.transaction():
+            with transaction(connection):
                 promoted = storage.promote(connection, batch=BATCH)
                 failpoints.hit("in_promotion")
                 return promoted
@@ -83,12 +83,12 @@ class Promoter(Duty):
         promoted: dict[str, int] = {}
         for job_id in storage.due_ids(connection, batch=BATCH):
             try:
-                with connection.transaction():
+                with transaction(connection):
                     queue = storage.promote_one(connection, job_id)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
                 logger.warning("job %s cannot become available: %s", job_id, exc, extra={"job_id": job_id})
                 note = verdict.refused(exc, worker=self._worker, what="it was due")
-                with connection.transaction():
+                with transaction(connection):
                     storage.supersede(connection, job_id, note)
             else:
                 if queue is not None:

@@ -23,7 +23,8 @@ from awa_django.storage.instances import Instance
 from awa_django.storage.rows import Attempt, LostRun
 from awa_django.worker.child import session_names
 from awa_django.worker.child_process import ChildProcess
-from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.clocks import ClockComparison
+from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.rescuer import end_lost_runs, release_runs
 from awa_django.worker.service import Service
@@ -75,6 +76,7 @@ class Reconciler(Service):
         self._suspects: set[Attempt] = set()
         self._ticks = 0
         self._announced: list[str] = []
+        self._clocks = ClockComparison()
         self.draining = False
 
     def bury(
@@ -128,7 +130,7 @@ class Reconciler(Service):
         with self._session.use() as connection:
             if inspect.terminate_sessions(connection, session_names(dead.application_name)):
                 return False
-            with connection.transaction():
+            with transaction(connection):
                 runs = rescue.runs_of_worker(connection, [dead.name])
                 charged = [run for run in runs if Attempt(run.id, run.run_lease) in dead.charged]
                 others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.charged]
@@ -156,7 +158,7 @@ class Reconciler(Service):
                 return
             known = {slot.attempt for child in children for slot in child.slots()}
             unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
-            forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]
+            forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) not in set()]
             if forgotten:
                 self._release(connection, forgotten)
         self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
@@ -172,7 +174,7 @@ class Reconciler(Service):
 
     def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
         logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))
-        with connection.transaction():
+        with transaction(connection):
             release_runs(connection, runs, worker=self._worker)
 
     def _announce(self) -> None:
@@ -204,6 +206,7 @@ class Reconciler(Service):
                 queues=sorted(self._options.queues),
                 draining=self.draining,
             )
+            self._clocks.look(connection)
 
     def close(self) -> None:
         self._session.close()

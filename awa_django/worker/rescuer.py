@@ -11,7 +11,7 @@ from awa_django.storage import rescue
 from awa_django.storage.rows import LostRun
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
-from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.leader import Leader
 from awa_django.worker.service import Duty
 from awa_django.worker.settle import Settlement, settle
@@ -37,7 +37,7 @@ class Rescuer(Duty):
 
     def perform(self) -> float | None:
         while self.is_leading:
-            with self.session.use() as connection, connection.transaction():
+            with self.session.use() as connection, transaction(connection):
                 runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
                 failpoints.hit("in_rescue")
                 done = end_lost_runs(connection, runs, worker=self._worker).done if runs else set()
