@@ -11,7 +11,7 @@ from example_project.settings import *  # noqa: F403
 INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "example_project.shop"]  # noqa: F405
 ROOT_URLCONF = "tests.worker_settings"
 urlpatterns: list[object] = []
-AWA = {"IMPORTS": ["tests.handlers"], **json.loads(os.environ.get("TEST_AWA", "{}"))}
+AWA = {"IMPORTS": ["tests.handlers", "tests.misbehaving"], **json.loads(os.environ.get("TEST_AWA", "{}"))}
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

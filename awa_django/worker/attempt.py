@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +20,7 @@ from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.rows import ClaimedJob, Completion, Outcome
-from awa_django.worker import verdict
+from awa_django.worker import forks, verdict
 
 
 def run_attempt(
@@ -39,8 +40,7 @@ def run_attempt(
         context = _context(job, handler, cancelled, report) if handler.takes_context else None
         if handler.atomic:
             return _run_atomic(job, handler, context, arguments, worker)
-        value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
-        return _returned(job, handler, value, worker)
+        return _returned(job, handler, _call(handler, context, arguments), worker)
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
         return verdict.raised(job, exc, worker=worker)
 
@@ -56,6 +56,7 @@ async def run_attempt_async(
     """Run an ``async def`` handler once on this loop; what that means for the job."""
     seconds = timeout_of(job, handler)
     timer = asyncio.timeout(seconds)
+    pid = os.getpid()
     try:
         arguments = handler.decode(job.args)
         async with timer:
@@ -63,6 +64,8 @@ async def run_attempt_async(
                 value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
             else:
                 value = await handler.function(**arguments)  # type: ignore[misc]
+        if os.getpid() != pid:
+            forks.leave(None)
         return _returned(job, handler, value, worker)
     except TimeoutError as exc:
         if seconds is not None and timer.expired():
@@ -75,6 +78,8 @@ async def run_attempt_async(
             )
         return verdict.raised(job, exc, worker=worker)
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
+        if os.getpid() != pid:
+            forks.leave(exc)
         return verdict.raised(job, exc, worker=worker)
 
 
@@ -92,6 +97,20 @@ def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:
     return None if timeout is None else timeout.total_seconds()
 
 
+def _call(handler: Handler, context: JobContext | None, arguments: dict[str, object]) -> object:
+    """What the handler returns; a process that it forked goes no further than this."""
+    pid = os.getpid()
+    try:
+        value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
+    except BaseException as exc:
+        if os.getpid() != pid:
+            forks.leave(exc)
+        raise
+    if os.getpid() != pid:
+        forks.leave(None)
+    return value
+
+
 def _run_atomic(
     job: ClaimedJob, handler: Handler, context: JobContext | None, arguments: dict[str, object], worker: str
 ) -> Outcome | None:
@@ -99,10 +118,7 @@ def _run_atomic(
     alias = get_settings().database
     try:
         with transaction.atomic(using=alias):
-            value = (
-                handler.function(**arguments) if context is None else handler.function(context, **arguments)
-            )
-            outcome = _returned(job, handler, value, worker)
+            outcome = _returned(job, handler, _call(handler, context, arguments), worker)
             if not isinstance(outcome, Completion):
                 raise _NotCompleted(outcome)
             if outcome.delete:

@@ -20,6 +20,7 @@ from awa_django.worker.claimer import LONGEST_HOLD, Claimer
 from awa_django.worker.completer import Completer
 from awa_django.worker.database import Session
 from awa_django.worker.executor import Executor
+from awa_django.worker.forks import watch_forks
 from awa_django.worker.holdings import Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotTable
@@ -64,6 +65,7 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
         failpoints.load()
         if not apps.ready:
             django.setup()
+        watch_forks()
         child = Child(spec)
     except Exception as exc:
         logger.exception("a worker process cannot start")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from django.db import close_old_connections, connections, reset_queries
 
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 # A held job should start within this: it decides how many may be held beyond what runs.
 START_WITHIN = 0.1
+# sysexits.h: an internal software error.
+EXIT_BROKEN = 70
 # Share of the newest duration in the running mean of handler times.
 _MEAN_SHARE = 0.05
 
@@ -64,6 +67,7 @@ class Executor:
         self._threads: list[threading.Thread] = []
         self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_stopping = False
         self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
         self._mean_seconds = START_WITHIN
         # All that follows is guarded by the lock.
@@ -134,6 +138,7 @@ class Executor:
         """Let the threads and the loop end once they are idle."""
         for _ in self._threads:
             self._starting.put(None)
+        self._is_stopping = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -208,10 +213,13 @@ class Executor:
     # On the threads.
 
     def _serve(self) -> None:
-        while (held := self._starting.get()) is not None:
-            following: HeldJob | None = held
-            while following is not None:
-                following = self._run(following)
+        try:
+            while (held := self._starting.get()) is not None:
+                following: HeldJob | None = held
+                while following is not None:
+                    following = self._run(following)
+        except BaseException as exc:  # noqa: BLE001  (also what a handler raises in threads not its own)
+            _give_up(exc)
         connections.close_all()
 
     def _run(self, held: HeldJob) -> HeldJob | None:
@@ -261,7 +269,13 @@ class Executor:
 
     def _serve_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while not self._is_stopping:
+            # asyncio lets SystemExit and KeyboardInterrupt out of the tasks that handlers make, and
+            # anybody may stop the loop that he runs on: the other jobs on it must go on.
+            try:
+                loop.run_forever()
+            except BaseException:
+                logger.exception("a handler broke out of the event loop, which goes on")
         connections.close_all()
         loop.close()
 
@@ -271,19 +285,32 @@ class Executor:
             self._tasks[held.slot] = held, self._loop.create_task(self._run_async(held))
 
     async def _run_async(self, held: HeldJob) -> None:
-        handler = _handler(held)
-        timeout = timeout_of(held.job, handler)
-        started = held.started_at = time.monotonic()
-        self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
-        outcome = await run_attempt_async(
-            held.job,
-            handler,
-            worker=self._worker,
-            cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
-            report=lambda progress: self._sink.report(held, progress),
-        )
-        del self._tasks[held.slot]
-        self._ended(held, outcome)
+        try:
+            handler = _handler(held)
+            timeout = timeout_of(held.job, handler)
+            started = held.started_at = time.monotonic()
+            self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
+            outcome = await run_attempt_async(
+                held.job,
+                handler,
+                worker=self._worker,
+                cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
+                report=lambda progress: self._sink.report(held, progress),
+            )
+            del self._tasks[held.slot]
+            self._ended(held, outcome)
+        except Exception as exc:  # noqa: BLE001
+            _give_up(exc)
+
+
+def _give_up(exc: BaseException) -> NoReturn:
+    """Not the handler but the worker's own code round it broke: what ran would hang in its slot for ever.
+
+    A dead process is rescued at once, and a new one takes its place.
+    """
+    logger.critical("running jobs broke: this worker process ends", exc_info=exc)
+    logging.shutdown()
+    os._exit(EXIT_BROKEN)
 
 
 def _extra(held: HeldJob) -> dict[str, object]:

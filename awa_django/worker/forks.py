@@ -1,0 +1,56 @@
+"""Forks: a process that a handler forks is none of the worker's, and must not act as if it were."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import traceback
+from typing import NoReturn
+
+from django.db import connections
+
+logger = logging.getLogger(__name__)
+
+# What a worker's own processes leave to their supervisor, and all others do at once.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_mask = threading.local()
+_inherited: list[object] = []
+
+
+def watch_forks() -> None:
+    """From now on, what this process forks forgets what it has of the worker."""
+    os.register_at_fork(before=_hold_signals, after_in_parent=_take_signals, after_in_child=_forget_worker)
+
+
+def leave(exc: BaseException | None) -> NoReturn:
+    """End a forked process that came back out of its handler; the job's outcome is its parent's to tell."""
+    code: object = 0
+    if isinstance(exc, SystemExit):
+        code = exc.code or 0
+    elif exc is not None:
+        traceback.print_exception(exc)
+        code = 1
+    os._exit(code & 0xFF if isinstance(code, int) else 1)
+
+
+def _hold_signals() -> None:
+    """None may come, and be swallowed, before the new process is itself."""
+    _mask.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def _take_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask.before)
+
+
+def _forget_worker() -> None:
+    # It shall end when told to, as `Process.terminate` and `Pool.terminate` do.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _take_signals()
+    # The sockets are the parent's: kept, unused and unclosed, for closing would end the parent's
+    # sessions. Django opens others when asked.
+    for connection in connections.all(initialized_only=True):
+        _inherited.append(connection)
+        del connections[connection.alias]
