@@ -12,6 +12,7 @@ import django
 import psycopg
 import pytest
 from django.db import connections
+from hypothesis import settings as hypothesis_settings
 
 pytest_plugins = ["tests.fault_report", "tests.worker_fixtures"]
 
@@ -25,6 +26,10 @@ if not os.environ.get("DATABASE_URL"):
     os.environ["DATABASE_URL"] = ensure_running("test")
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 django.setup()  # now, so that the conftest.py of a directory can import models
+
+# A loaded machine is no reason for an example to fail.
+hypothesis_settings.register_profile("tests", deadline=None)
+hypothesis_settings.load_profile("tests")
 
 Connect = Callable[..., psycopg.Connection[Any]]
 
