@@ -158,7 +158,7 @@ class Reconciler(Service):
                 return
             known = {slot.attempt for child in children for slot in child.slots()}
             unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
-            forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) not in set()]
+            forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]
             if forgotten:
                 self._release(connection, forgotten)
         self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
