@@ -68,11 +68,11 @@ def test_loop_outlives_errors_and_waits_longer_after_each(monkeypatch: pytest.Mo
     service = Counting()
     service.errors = [ValueError(str(number)) for number in range(20)]
     waits = [service._tick_safely() for _ in range(20)]
-    assert waits[:5] == [0.5, 1.0, 2.0, 4.0, 8.0]
-    assert set(waits[5:]) == {15.0}
+    for wait, longest in zip(waits, [0.5, 1.0, 2.0, 4.0, 8.0, *[15.0] * 15], strict=True):
+        assert longest / 2 <= wait <= longest
     assert service._tick_safely() == 60.0
     service.errors = [ValueError()]
-    assert service._tick_safely() == 0.5
+    assert service._tick_safely() <= 0.5
 
 
 def test_failed_tick_does_not_count_as_a_good_one() -> None:
