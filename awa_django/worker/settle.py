@@ -28,6 +28,12 @@ _PASSING = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.QueryCanceled,
 )
+# Nothing is wrong with any row: the server has no room, and all of it is to be sent again.
+_SERVERS_OWN = (
+    psycopg.errors.DiskFull,
+    psycopg.errors.ConfigurationLimitExceeded,
+    psycopg.errors.IoError,
+)
 
 
 @dataclass(slots=True)
@@ -49,7 +55,7 @@ def settle(
 
     Without patience no statement waits for a lock for long: for what was blocked before.
 
-    Raises: an error of the connection itself; then any part may or may not be written.
+    Raises: an error of the connection or of the server itself; then any part may or may not be written.
     """
     settlement = Settlement()
     for group in _grouped(outcomes):
@@ -80,7 +86,7 @@ def _write_or_split(
         with _savepoint(connection) if is_patient else short_lock_wait(connection):
             _write(connection, group, settlement)
     except psycopg.Error as exc:
-        if is_connection_error(exc):
+        if is_connection_error(exc) or isinstance(exc, _SERVERS_OWN):
             raise
         if len(group) > 1:
             middle = len(group) // 2
@@ -131,7 +137,7 @@ def _write_substitute(
                 settlement.done |= write(connection, ending)
             return
         except psycopg.Error as again:
-            if is_connection_error(again):
+            if is_connection_error(again) or isinstance(again, _SERVERS_OWN):
                 raise
             logger.error(
                 "job %s could not be ended as %s either: %s",
