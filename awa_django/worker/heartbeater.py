@@ -48,6 +48,7 @@ class Heartbeater(Service):
         # After this without a confirmed beat the lease may be lost: one interval before it is.
         self._doubt_after = max(stale_after.total_seconds() - self._every, self._every)
         self._confirmed: dict[Attempt, float] = {}
+        self._doubted: frozenset[Attempt] = frozenset()
 
     def tick(self) -> float | None:
         failpoints.hit("in_heartbeat")
@@ -106,16 +107,18 @@ class Heartbeater(Service):
     def _doubt(self, held: Mapping[Attempt, tuple[ChildProcess, Slot]]) -> None:
         """Tell runs whose lease nobody has confirmed for so long that it may be another's now."""
         now = time.monotonic()
-        for run, (child, slot) in held.items():
-            unconfirmed = now - self._confirmed[run]
-            if unconfirmed > self._doubt_after:
-                logger.warning(
-                    "job %s: no confirmed heartbeat for %.0f s, its handler is asked to stop",
-                    run.job_id,
-                    unconfirmed,
-                    extra={"job_id": run.job_id, "run_lease": run.run_lease},
-                )
-                child.mark_cancelled(slot)
+        doubted = frozenset(run for run in held if now - self._confirmed[run] > self._doubt_after)
+        for run in doubted:
+            child, slot = held[run]
+            child.mark_cancelled(slot)
+        for run in sorted(doubted - self._doubted):  # said once: an outage may be long
+            logger.warning(
+                "job %s: no confirmed heartbeat for %.0f s, its handler is asked to stop",
+                run.job_id,
+                now - self._confirmed[run],
+                extra={"job_id": run.job_id, "run_lease": run.run_lease},
+            )
+        self._doubted = doubted
 
 
 def _transaction(
