@@ -70,7 +70,7 @@ class Cluster:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  (one call into libc)
                 **_as_owner(),
             )
         if wait:
@@ -88,6 +88,9 @@ class Cluster:
         process.send_signal(mode)
         process.wait(PATIENCE)
         self._process = None
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def crash(self) -> None:
         """End it at once, nothing written down."""

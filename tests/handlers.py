@@ -53,6 +53,12 @@ def always_fail() -> None:
 
 
 @job()
+def nothing_after(seconds: float, number: int = 0) -> None:
+    """Slow, and never asks the database."""
+    time.sleep(seconds)
+
+
+@job()
 def sleep(seconds: float, number: int = 0) -> None:
     effect("started", number)
     time.sleep(seconds)

@@ -14,7 +14,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qs, quote, urlsplit
 
 _CHUNK = 65_536
@@ -62,19 +62,23 @@ class Proxy:
     """Listens on a free port of 127.0.0.1; a context manager. ``url`` leads through it."""
 
     def __init__(self, url: str) -> None:
-        self._upstream_url = url
-        parts = urlsplit(url)
-        host = parts.hostname or parse_qs(parts.query).get("host", ["127.0.0.1"])[0]
-        self._host, self._server_port = host, parts.port or 5432
         self._rules: list[Rule] = []
         self._connections: set[_Connection] = set()
         self.accepted: Counter[str] = Counter()
         """Connections by application name, those that failed at once included."""
         self.port = 0
+        self.lead_to(url)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
         self._thread.start()
         self._server: asyncio.Server = self._run(self._listen())
+
+    def lead_to(self, url: str) -> None:
+        """Connections that are opened from now lead there."""
+        self._upstream_url = url
+        parts = urlsplit(url)
+        self._host = parts.hostname or parse_qs(parts.query).get("host", ["127.0.0.1"])[0]
+        self._server_port = parts.port or 5432
 
     @property
     def url(self) -> str:
@@ -85,7 +89,7 @@ class Proxy:
             user += f":{parts.password}"
         return f"{parts.scheme}://{user}@127.0.0.1:{self.port}{parts.path}"
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -108,7 +112,8 @@ class Proxy:
 
     def cut_all(self) -> int:
         """End every connection now; how many there were."""
-        return self._run(self._cut_all())
+        count: int = self._run(self._cut_all())
+        return count
 
     def refuse(self) -> None:
         """Accept no more connections and end those there are, as a host whose server is gone."""
@@ -167,8 +172,8 @@ class Proxy:
         return len(connections)
 
     async def _all_ended(self) -> None:
-        while self._connections:
-            await asyncio.sleep(0.005)
+        if tasks := [connection.task for connection in self._connections]:
+            await asyncio.wait(tasks)
 
 
 class _Connection:
@@ -182,6 +187,9 @@ class _Connection:
         self._is_swallowing = False
         self._is_reply_dropped = False
         self._ended = asyncio.Event()
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
 
     async def run(self, host: str, port: int) -> None:
         """Until one of the sides ends, or a rule does it."""

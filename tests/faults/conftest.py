@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,7 +11,7 @@ from typing import Any, Protocol
 import pytest
 
 from awa_django.failpoints import VARIABLE
-from tests.clusters import Cluster, cluster
+from tests.clusters import PROJECT_DIR, Cluster, cluster
 from tests.proxy import Proxy
 from tests.worker_fixtures import Database
 from tests.worker_process import WorkerProcess
@@ -17,8 +19,17 @@ from tests.worker_process import WorkerProcess
 
 class StartWorkerAt(Protocol):
     def __call__(
-        self, url: str, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+        self,
+        url: str,
+        *arguments: str,
+        awa: dict[str, Any] | None = None,
+        failpoints: str = "",
+        env: dict[str, str] | None = None,
     ) -> WorkerProcess: ...
+
+
+class VisitDoctor(Protocol):
+    def __call__(self, url: str, env: dict[str, str] | None = None) -> None: ...
 
 
 @pytest.fixture
@@ -48,10 +59,14 @@ def start_worker_at(worker_env: dict[str, str], tmp_path: Path) -> Iterator[Star
     started: list[WorkerProcess] = []
 
     def start(
-        url: str, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+        url: str,
+        *arguments: str,
+        awa: dict[str, Any] | None = None,
+        failpoints: str = "",
+        env: dict[str, str] | None = None,
     ) -> WorkerProcess:
         worker = WorkerProcess(
-            {**worker_env, "DATABASE_URL": url, VARIABLE: failpoints},
+            {**worker_env, **(env or {}), "DATABASE_URL": url, VARIABLE: failpoints},
             tmp_path / f"worker-at-{len(started)}.log",
             *arguments,
             awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
@@ -63,3 +78,19 @@ def start_worker_at(worker_env: dict[str, str], tmp_path: Path) -> Iterator[Star
     for worker in started:
         worker.end()
         print(worker.text())
+
+
+@pytest.fixture
+def visit_doctor(worker_env: dict[str, str]) -> VisitDoctor:
+    """``visit_doctor(url)``: on that server everything that must hold holds."""
+
+    def visit(url: str, env: dict[str, str] | None = None) -> None:
+        done = subprocess.run(
+            [sys.executable, PROJECT_DIR / "manage.py", "awa_doctor"],
+            env={**worker_env, **(env or {}), "DATABASE_URL": url},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return visit
