@@ -68,8 +68,10 @@ def test_loop_outlives_errors_and_waits_longer_after_each(monkeypatch: pytest.Mo
     service = Counting()
     service.errors = [ValueError(str(number)) for number in range(20)]
     waits = [service._tick_safely() for _ in range(20)]
-    for wait, longest in zip(waits, [0.5, 1.0, 2.0, 4.0, 8.0, *[15.0] * 15], strict=True):
-        assert longest / 2 <= wait <= longest
+    shortest, longest = module.RETRY_SECONDS
+    for number, wait in enumerate(waits):
+        expected = min(shortest * 2.0**number, longest)
+        assert expected / 2 <= wait <= expected
     assert service._tick_safely() == 60.0
     service.errors = [ValueError()]
     assert service._tick_safely() <= 0.5
