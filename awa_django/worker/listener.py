@@ -60,6 +60,7 @@ class Listener(Service):
         self._proof = ""
         self._proof_due = float("inf")
         self._is_deaf = True
+        self._has_warned = False
         self._last_idle = float("-inf")
         self._renewed = float("-inf")
 
@@ -69,8 +70,9 @@ class Listener(Service):
             self._listen(connection)
             self._keep_waiting()
             heard = {note.payload for note in connection.notifies(timeout=LOOK_EVERY, stop_after=1)}
-        if self._proof in heard:
-            self._is_deaf = False
+        # Not when it comes too late: a pooler hands over what it has with some later statement.
+        if self._proof in heard and self._proof_due < float("inf"):
+            self._is_deaf = self._has_warned = False
             self._proof_due = float("inf")
         if not heard.isdisjoint(self._queues):
             self.wake_children()
@@ -104,10 +106,12 @@ class Listener(Service):
         if now >= self._proof_due:
             self._proof_due = float("inf")
             self._is_deaf = True
-            logger.warning(
-                "notifications do not arrive here (is there a transaction pooler in between?): "
-                "jobs are found by polling alone; AWA['LISTEN_URL'] can name a direct connection for them"
-            )
+            if not self._has_warned:
+                logger.warning(
+                    "notifications do not arrive here (is there a transaction pooler in between?): "
+                    "jobs are found by polling alone; AWA['LISTEN_URL'] can name a direct connection for them"
+                )
+            self._has_warned = True
 
     def _keep_waiting(self) -> None:
         if self._is_deaf:
