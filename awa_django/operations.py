@@ -87,6 +87,48 @@ def cancel(
     )
 
 
+def cancel_matching(
+    *,
+    kind: str | None = None,
+    queue: str | None = None,
+    tags: Iterable[str] = (),
+    by: str | None = None,
+    reason: str = "",
+    on_batch: Callable[[int], object] | None = None,
+    using: str | None = None,
+) -> int:
+    """Cancel all jobs that match and have not ended, as ``cancel`` does; how many.
+
+    ``tags``: jobs that have all of them. Jobs that were enqueued since it began are left. It goes in
+    batches of ``BATCH``, each its own transaction unless one is open, and tells ``on_batch`` how many
+    are cancelled so far. Where it broke off (or ``on_batch`` raised) the next call goes on: what is
+    cancelled matches no more.
+
+    Raises:
+        ValueError: nothing is given to match.
+    """
+    wanted = [clean_text(tag, LONGEST_NAME) for tag in tags]
+    if kind is None and queue is None and not wanted:
+        raise ValueError("cancel_matching needs a kind, a queue or tags: it does not cancel everything")
+    connection = connections[using or get_settings().database]
+    match = operate.Match(kind, queue, wanted or None, operate.highest_id(connection))
+    cancelled_count = 0
+    # A job may move to the table that was looked through already: until a pass finds none, or a storm.
+    for _ in range(ROUNDS):
+        found_count = 0
+        for find in (operate.matching_hot, operate.matching_deferred):
+            after_id = 0
+            while job_ids := find(connection, match, after_id=after_id, batch=BATCH):
+                after_id = job_ids[-1]
+                found_count += len(job_ids)
+                cancelled_count += len(cancel(job_ids, by=by, reason=reason, using=using).changed)
+                if on_batch is not None:
+                    on_batch(cancelled_count)
+        if not found_count:
+            break
+    return cancelled_count
+
+
 def retry(job_ids: int | Iterable[int], *, using: str | None = None) -> OperationResult:
     """Make failed and cancelled jobs available again, with all their attempts.
 

@@ -16,6 +16,15 @@ from awa_django.storage._sql import Connection, fetch
 Rows = list[tuple[int, str]]
 
 
+class Match(NamedTuple):
+    """Which jobs: None is any. ``tags`` are all there; ``highest_id`` bounds the ids."""
+
+    kind: str | None
+    queue: str | None
+    tags: list[str] | None
+    highest_id: int
+
+
 class Located(NamedTuple):
     """Where a job is now."""
 
@@ -88,6 +97,23 @@ def locate(connection: Connection, job_ids: Sequence[int]) -> dict[int, Located]
     """Where the jobs are now; an id that is nowhere is absent."""
     rows = map(Located._make, fetch(connection, "locate", job_ids=job_ids))
     return {row.id: row for row in rows}
+
+
+def matching_hot(connection: Connection, match: Match, *, after_id: int, batch: int) -> list[int]:
+    """The next ids of hot jobs that have not ended and match."""
+    rows = fetch(connection, "matching_hot", **match._asdict(), after_id=after_id, batch=batch)
+    return [row[0] for row in rows]
+
+
+def matching_deferred(connection: Connection, match: Match, *, after_id: int, batch: int) -> list[int]:
+    """The next ids of deferred jobs that match."""
+    rows = fetch(connection, "matching_deferred", **match._asdict(), after_id=after_id, batch=batch)
+    return [row[0] for row in rows]
+
+
+def highest_id(connection: Connection) -> int:
+    """The highest id of all jobs, 0 when there are none."""
+    return fetch(connection, "highest_id")[0][0] or 0
 
 
 def key_holder(connection: Connection, job_id: int) -> int | None:

@@ -41,7 +41,7 @@ FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
 LEADERS = 4
 
 
-def execute(statement: str, *params: object) -> list[tuple[Any, ...]]:
+def execute(statement: str, *params: Any) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, params)
         return list(cursor.fetchall()) if cursor.description else []
