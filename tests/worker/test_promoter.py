@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from awa_django.doctor import diagnose
 from awa_django.storage.waiters import listen, wait
 from awa_django.worker import promoter as module
 from awa_django.worker.database import Session
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 KEY = bytes(range(16))
 
 
-def due(**columns: Any) -> int:
-    job_id = insert_job("scheduled", **columns)
+def due(state: str = "scheduled", **columns: Any) -> int:
+    job_id = insert_job(state, **columns)
     update_job(job_id, run_at="now() - interval '1 second'")
     return job_id
 
@@ -109,9 +110,20 @@ def test_job_whose_key_was_taken_ends_by_name_and_the_others_go_on(promoter: Pro
     [entry] = row.errors
     assert entry["outcome"] == "superseded"
     assert entry["worker"] == "w"
-    assert (entry["attempt"], entry["run_lease"]) == (1, 3)
+    assert entry["attempt"] == 1
     assert "another job holds its unique key" in entry["error"]
     assert reload_job(holder).state == "available"
+
+
+def test_history_of_a_superseded_retry_has_one_entry_a_run(promoter: Promoter) -> None:
+    entry = {"error": "boom", "outcome": "retried", "attempt": 1, "run_lease": 3, "worker": "w/1"}
+    loser = due(
+        unique_key=KEY, unique_states="01000000", attempt=1, run_lease=3, state="retryable", errors=[entry]
+    )
+    insert_job(unique_key=KEY, unique_states="11101001")
+    promoter.tick()
+    assert [each["outcome"] for each in reload_job(loser).errors] == ["retried", "superseded"]
+    assert [finding for finding in diagnose() if not finding.is_warning] == []
 
 
 def test_row_that_is_refused_for_another_reason_is_not_called_superseded(promoter: Promoter) -> None:

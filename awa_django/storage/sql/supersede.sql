@@ -1,6 +1,7 @@
 -- End a deferred job that cannot become available (another job holds its key) as cancelled.
 -- Params: job_id, entry (the error entry; `at` is added here).
 -- Index: scheduled_jobs_pkey.
+-- The entry names no lease: it is about no run, and the last one may have an entry of its own.
 -- The mask loses the bit of `cancelled`: the other job may hold the key. Errors of more
 -- than one dimension, to which nothing can be added, become one list.
 WITH gone AS (
@@ -17,8 +18,7 @@ SELECT
     gone.id, gone.kind, gone.queue, gone.args, 'cancelled', gone.priority, gone.attempt, gone.max_attempts,
     gone.run_at, NULL, NULL,
     gone.attempted_at, now(), gone.created_at,
-    ARRAY(SELECT unnest(gone.errors)) || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', gone.attempt,
-        'run_lease', gone.run_lease)),
+    ARRAY(SELECT unnest(gone.errors)) || (%(entry)s::jsonb || jsonb_build_object('at', now(), 'attempt', gone.attempt)),
     gone.metadata, gone.tags, gone.unique_key,
     set_bit(gone.unique_states, 6, 0), gone.run_lease,
     gone.progress, gone.result, gone.worker
