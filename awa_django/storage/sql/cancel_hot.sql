@@ -20,7 +20,8 @@ SET state = 'cancelled',
         WHEN job.state = 'available' THEN job.errors
         ELSE job.errors || (
             %(entry)s::jsonb || jsonb_build_object(
-                'attempt', job.attempt, 'run_lease', job.run_lease, 'worker', job.worker, 'at', now()
+                'attempt', least(job.attempt, job.max_attempts), 'run_lease', job.run_lease,
+                'worker', job.worker, 'at', now()
             )
         )
     END
