@@ -71,7 +71,7 @@ class Cluster:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  (one call into libc)
-                **_as_owner(),
+                **run_as_owner(),
             )
         if wait:
             self.wait_ready()
@@ -230,7 +230,8 @@ def _conninfo(port: int) -> str:
     return f"host=127.0.0.1 port={port} user=postgres password={_password} dbname=postgres"
 
 
-def _as_owner() -> dict[str, Any]:
+def run_as_owner() -> dict[str, Any]:
+    """What ``subprocess`` needs to run something as the user that servers run as."""
     owner = _home().owner
     if owner is None:
         return {"umask": 0o077}
@@ -246,7 +247,7 @@ def _run(program: str, *arguments: str) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        **_as_owner(),
+        **run_as_owner(),
     )
     assert not done.returncode, f"{program} failed: {done.stdout}{done.stderr}"
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import pytest
+from django.db import connection
 
 from awa_django.failpoints import VARIABLE
 from tests.clusters import PROJECT_DIR, Cluster, cluster
@@ -37,6 +40,27 @@ def proxy(database_url: str) -> Iterator[Proxy]:
     """A proxy in front of the test database."""
     with Proxy(database_url) as proxy:
         yield proxy
+
+
+@contextlib.contextmanager
+def django_at(url: str) -> Iterator[None]:
+    """Django's own connection in this process leads there, for producers and operators."""
+    settings = connection.settings_dict
+    before = dict(settings)
+    parts = urlsplit(url)
+    connection.close()
+    settings.update(
+        HOST=parts.hostname or "",
+        PORT=str(parts.port or ""),
+        USER=parts.username or "",
+        PASSWORD=parts.password or "",
+        NAME=parts.path[1:],
+    )
+    try:
+        yield
+    finally:
+        connection.close()
+        settings.update(before)
 
 
 @pytest.fixture

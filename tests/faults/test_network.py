@@ -16,7 +16,7 @@ from awa_django.worker import watchdog
 from awa_django.worker.database import Session
 from tests import handlers
 from tests.fault_report import Observe
-from tests.faults.conftest import StartWorkerAt
+from tests.faults.conftest import StartWorkerAt, django_at
 from tests.proxy import Mode, Proxy
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database
@@ -114,11 +114,7 @@ def test_cut_requests_are_sent_again(
 
 @pytest.mark.fault("F23", injected="the answer to an enqueue is lost")
 def test_enqueue_whose_answer_was_lost(database: Database, proxy: Proxy, observe: Observe) -> None:
-    settings = connection.settings_dict
-    host, port = settings["HOST"], settings["PORT"]
-    connection.close()
-    settings.update(HOST="127.0.0.1", PORT=proxy.port)
-    try:
+    with django_at(proxy.url):
         unique = handlers.record.using(unique=Unique(args=True))
         for producer in (handlers.record, unique):
             proxy.add(Mode.DROP_REPLY, containing=b"INSERT INTO awa.jobs_hot", times=1)
@@ -130,9 +126,6 @@ def test_enqueue_whose_answer_was_lost(database: Database, proxy: Proxy, observe
         assert not again.created
         assert again.id == again.holder_id
         assert handlers.record.enqueue(number=1).created
-    finally:
-        connection.close()
-        settings.update(HOST=host, PORT=port)
     assert database.states() == {"available": 3}
     observe("the producer gets an OperationalError; again, a unique job is not created twice, others are")
 

@@ -1,0 +1,133 @@
+"""A transaction pooler with five connections between everybody and PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, transaction
+
+from awa_django import Unique
+from awa_django.operations import cancel
+from tests import handlers
+from tests.clusters import Cluster
+from tests.fault_report import Observe
+from tests.faults.conftest import StartWorkerAt, VisitDoctor, django_at
+from tests.poolers import pooler
+from tests.waiting import wait_until
+from tests.worker_fixtures import Database
+
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
+
+AWA = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 3.0, "SWEEP_INTERVAL": 0.5}
+WARNING = "notifications do not arrive here"
+
+
+@pytest.fixture
+def pooled(own_cluster: Cluster) -> Iterator[str]:
+    with pooler(own_cluster.url, pool_size=5) as url, django_at(url):
+        yield url
+
+
+@pytest.mark.fault(
+    "F30", injected="pgbouncer in transaction mode with 5 connections, for producers and workers"
+)
+@pytest.mark.fault("U26", injected="the same: every step of a job's life through the pooler")
+def test_everything_works_through_a_transaction_pooler(
+    pooled: str,
+    own_cluster: Cluster,
+    own_database: Database,
+    start_worker_at: StartWorkerAt,
+    visit_doctor: VisitDoctor,
+    observe: Observe,
+) -> None:
+    database = own_database
+    for number in range(20):
+        handlers.record.enqueue(number=number)
+    handlers.record.enqueue_many([{"number": number} for number in range(20, 120)])
+    handlers.record.using(delay=0.3).enqueue(number=120)
+    keyed = handlers.record.using(unique=Unique(args=True))
+    assert [keyed.enqueue(number=121).created for _ in range(2)] == [True, False]
+    with transaction.atomic():
+        handlers.record.enqueue(number=122)
+        transaction.set_rollback(True)
+    with transaction.atomic():
+        handlers.record.enqueue(number=123)
+    for number in range(10):
+        handlers.fail_once.enqueue(number=number)
+        handlers.atomic_effect.enqueue(number=number)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO awa.cron_jobs (name, cron_expr, kind, args, last_enqueued_at) "
+            "VALUES ('pooled', '* * * * *', 'tests.handlers.record', '{\"number\": 124}', now() - interval '5 min')"
+        )
+    doomed = handlers.until_cancelled.enqueue()
+    killed = handlers.sleep_first.enqueue(seconds=60, number=1)
+    worker = start_worker_at(pooled, "--concurrency", "8", awa=AWA)
+    wait_until(
+        lambda: database.effects("started") and database.job(doomed.id)["state"] == "running",
+        timeout=30,
+        message=worker.text,
+    )
+    assert cancel(doomed.id).changed == (doomed.id,)
+    wait_until(lambda: database.effects("saw the cancel"), timeout=20, message=worker.text)
+    wait_until(lambda: len(database.effects("started")) >= 2, timeout=20, message=worker.text)
+    (child,) = worker.child_pids()
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: set(database.states()) == {"completed", "cancelled"}, timeout=40, message=worker.text)
+    wait_until(lambda: WARNING in worker.text(), timeout=20, message=worker.text)
+    assert worker.stop() == 0
+    assert sorted(set(database.effects("record"))) == [*range(122), 123, 124]
+    assert set(database.effects("fail_once")) == set(database.effects("atomic")) == set(range(10))
+    assert len(database.effects("atomic")) == 10
+    assert database.job(killed.id)["run_lease"] == 2
+    assert worker.text().count(WARNING) == 1
+    assert "prepared statement" not in worker.text()
+    visit_doctor(own_cluster.url)
+    observe(
+        f"{sum(database.states().values())} jobs enqueued singly, in bulk, by schedule, for later, unique and "
+        "atomic; cancelled, retried, their child killed: all accounted for, with one warning"
+    )
+
+
+@pytest.mark.fault("F30", injected="the same, with LISTEN_URL leading past the pooler")
+def test_listen_url_leads_past_the_pooler(
+    pooled: str,
+    own_cluster: Cluster,
+    own_database: Database,
+    start_worker_at: StartWorkerAt,
+    observe: Observe,
+) -> None:
+    slow_poll = {"POLL_INTERVAL": 5.0}
+    polling = start_worker_at(pooled, "--queues", "default", awa=slow_poll)
+    slow = pickup(own_database)
+    assert polling.stop() == 0
+    listening = start_worker_at(pooled, awa={**slow_poll, "LISTEN_URL": own_cluster.url})
+    quick = pickup(own_database)
+    assert listening.stop() == 0
+    assert WARNING in polling.text()
+    assert WARNING not in listening.text()
+    assert quick < 1.0 < slow <= 6.5
+    observe(
+        f"a job of an idle worker starts after {quick:.2f} s, without LISTEN_URL after {slow:.2f} s (poll 5 s)"
+    )
+
+
+def pickup(database: Database) -> float:
+    """How long a job waits for a worker that has been idle for a while, at most, in seconds."""
+    with database.connection.cursor() as cursor:
+        cursor.execute("TRUNCATE effects")
+    handlers.record.enqueue(number=0)
+    wait_until(lambda: database.effects("record") == [0], timeout=30)
+    time.sleep(4.5)  # idle: it waits for a notification, and polls seldom
+    longest = 0.0
+    for number in range(1, 3):
+        began = time.monotonic()
+        handlers.record.enqueue(number=number)
+        wait_until(lambda: len(database.effects("record")) == number + 1, timeout=30)
+        longest = max(longest, time.monotonic() - began)
+        time.sleep(3.0 * (number == 1))
+    return longest

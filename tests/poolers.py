@@ -1,0 +1,79 @@
+"""pgbouncer in transaction mode in front of a throw-away server."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+
+from tests.clusters import free_port, own, run_as_owner
+from tests.waiting import wait_until
+
+CONFIG = """\
+[databases]
+postgres = host={host} port={server_port} dbname=postgres
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {directory}/users.txt
+pool_mode = transaction
+default_pool_size = {pool_size}
+max_client_conn = 200
+"""
+
+
+@contextlib.contextmanager
+def pooler(url: str, *, pool_size: int = 5) -> Iterator[str]:
+    """The URL of a pooler that has so many connections to the server of ``url``."""
+    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    assert program is not None, "pgbouncer is not installed"
+    parts = urlsplit(url)
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="pooler-") as name:
+        directory = Path(name)
+        (directory / "users.txt").write_text(f'"{parts.username}" "{unquote(parts.password or "")}"\n')
+        (directory / "pgbouncer.ini").write_text(
+            CONFIG.format(
+                host=parts.hostname,
+                server_port=parts.port,
+                port=port,
+                directory=directory,
+                pool_size=pool_size,
+            )
+        )
+        for path in (directory, *directory.iterdir()):
+            own(path)
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [program, directory / "pgbouncer.ini"],
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **run_as_owner(),
+            )
+        pooled = f"{parts.scheme}://{parts.username}:{parts.password}@127.0.0.1:{port}{parts.path}"
+
+        def answers() -> bool:
+            assert process.poll() is None, (directory / "log").read_text()
+            try:
+                psycopg.connect(pooled, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                return False
+            return True
+
+        try:
+            wait_until(answers, message=(directory / "log").read_text)
+            yield pooled
+        finally:
+            process.kill()
+            process.wait(10)
