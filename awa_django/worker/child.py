@@ -16,12 +16,12 @@ from django.db import connections
 
 from awa_django import failpoints
 from awa_django.conf import get_settings
-from awa_django.worker.claimer import LONGEST_HOLD, Claimer
+from awa_django.worker.claimer import Claimer
 from awa_django.worker.completer import Completer
 from awa_django.worker.database import Session
 from awa_django.worker.executor import Executor
 from awa_django.worker.forks import watch_forks
-from awa_django.worker.holdings import Holdings
+from awa_django.worker.holdings import LONGEST_HOLD, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotTable
 

@@ -18,7 +18,7 @@ from awa_django.storage.rows import ClaimedJob
 from awa_django.worker import verdict
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.executor import Executor
-from awa_django.worker.holdings import MAX_PREFETCH, Holdings
+from awa_django.worker.holdings import LONGEST_HOLD, MAX_PREFETCH, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Counter, SlotWriter
 
@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 # A statement of 500 jobs is past the point where more make it cheaper per job.
 LARGEST_CLAIM = 500
-# One that has not started by then goes back to the queue, for another worker.
-LONGEST_HOLD = 2.0
 # The leader ends an overdue run only this long after its own worker should have.
 DEADLINE_SLACK = 5.0
 # The first look after an empty one; each further one doubles it, up to POLL_INTERVAL.

@@ -21,7 +21,7 @@ from awa_django.registry import Handler
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
-from awa_django.worker.holdings import HeldJob
+from awa_django.worker.holdings import LONGEST_HOLD, HeldJob
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotWriter
 
@@ -240,6 +240,8 @@ class Executor:
         handler = _handler(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()
+        if _is_too_late(held):
+            return Release(held.attempt)
         must_end_at = started + timeout if timeout is not None else 0.0
         self._slots.start(held.slot, must_end_at)
 
@@ -289,6 +291,10 @@ class Executor:
             handler = _handler(held)
             timeout = timeout_of(held.job, handler)
             started = held.started_at = time.monotonic()
+            if _is_too_late(held):
+                del self._tasks[held.slot]
+                self._ended(held, Release(held.attempt))
+                return
             self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
             outcome = await run_attempt_async(
                 held.job,
@@ -311,6 +317,11 @@ def _give_up(exc: BaseException) -> NoReturn:
     logger.critical("running jobs broke: this worker process ends", exc_info=exc)
     logging.shutdown()
     os._exit(EXIT_BROKEN)
+
+
+def _is_too_late(held: HeldJob) -> bool:
+    """Whether the process slept (a paused machine) since the claim: the lease may be another's by now."""
+    return held.started_at - held.held_at > LONGEST_HOLD
 
 
 def _extra(held: HeldJob) -> dict[str, object]:

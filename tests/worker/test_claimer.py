@@ -21,7 +21,7 @@ from awa_django.worker import claimer as module
 from awa_django.worker.claimer import Claimer
 from awa_django.worker.database import Session
 from awa_django.worker.executor import Executor
-from awa_django.worker.holdings import HeldJob, Holdings, slot_count
+from awa_django.worker.holdings import LONGEST_HOLD, HeldJob, Holdings, slot_count
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Counter, SlotTable
 from tests.factories import insert_job, reload_job
@@ -140,7 +140,7 @@ def test_deadline_is_timeout_and_hold_for_a_kind_and_its_alias(session: Session)
         cursor.execute(
             "SELECT id, extract(epoch FROM deadline_at - attempted_at)::float8 FROM awa.jobs_hot ORDER BY id"
         )
-        deadline = 60.0 + module.LONGEST_HOLD + module.DEADLINE_SLACK
+        deadline = 60.0 + LONGEST_HOLD + module.DEADLINE_SLACK
         assert cursor.fetchall() == [(ids[0], deadline), (ids[1], deadline), (ids[2], None)]
 
 
@@ -226,7 +226,7 @@ def test_claim_whose_answer_took_too_long_is_given_back(
 
     def slow(*args: Any) -> Any:
         jobs = real(*args)
-        late = time.monotonic() + module.LONGEST_HOLD + 1
+        late = time.monotonic() + LONGEST_HOLD + 1
         monkeypatch.setattr("awa_django.worker.claimer.time.monotonic", lambda: late)
         return jobs
 

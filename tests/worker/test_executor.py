@@ -19,7 +19,7 @@ from awa_django.states import JobState
 from awa_django.storage.rows import ClaimedJob, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker import executor as module
 from awa_django.worker.executor import Executor
-from awa_django.worker.holdings import HeldJob, Holdings, slot_count
+from awa_django.worker.holdings import LONGEST_HOLD, HeldJob, Holdings, slot_count
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Phase, SlotTable
 from tests.waiting import wait_until
@@ -207,6 +207,21 @@ def test_what_has_not_started_is_released_and_never_starts(make_bench: Callable[
     assert bench.executor.release_unstarted(held_before=LONG_AGO) == 0
     bench.let_go(4)
     assert bench.started == [first]
+
+
+@pytest.mark.parametrize("kind", ["t.wait", "t.wait_async"])
+def test_job_held_across_a_pause_of_the_process_is_given_back(
+    make_bench: Callable[..., Bench], kind: str
+) -> None:
+    """After SIGSTOP and SIGCONT a handler started although its job had been rescued meanwhile."""
+    bench = make_bench()
+    late, fresh = (bench.hold(kind, args='{"number": 1}') for _ in range(2))
+    late.held_at -= LONGEST_HOLD + 1
+    bench.executor.submit([late, fresh])
+    wait_until(lambda: late.job.id in bench.outcomes and bench.started)
+    assert bench.outcomes[late.job.id] == Release(late.attempt)
+    bench.let_go(2)
+    assert len(bench.started) == 1
 
 
 def test_cancelled_async_handler_is_told_once_and_may_clean_up(make_bench: Callable[..., Bench]) -> None:
