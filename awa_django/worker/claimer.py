@@ -203,7 +203,7 @@ class Claimer:
                 if failures:
                     logger.info("claiming works again")
                 failures, logged_at = 0, float("-inf")
-            except Exception as exc:
+            except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
                 shortest, longest = RETRY_SECONDS
                 wait = min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0)
                 failures = min(failures + 1, 16)

@@ -14,8 +14,8 @@ from awa_django.storage import cron_jobs as storage
 from awa_django.storage.cron_jobs import Schedule
 from awa_django.storage.wake import wake
 from awa_django.worker.database import PsycopgConnection, Session
+from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
-from awa_django.worker.service import Duty
 
 logger = logging.getLogger(__name__)
 

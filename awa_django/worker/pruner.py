@@ -9,8 +9,8 @@ from awa_django import failpoints
 from awa_django.conf import Retention
 from awa_django.storage.prune import RetentionRule, prune
 from awa_django.worker.database import Session
+from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
-from awa_django.worker.service import Duty
 
 logger = logging.getLogger(__name__)
 

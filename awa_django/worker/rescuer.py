@@ -12,8 +12,8 @@ from awa_django.storage.rows import LostRun
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
 from awa_django.worker.database import PsycopgConnection, Session, transaction
+from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
-from awa_django.worker.service import Duty
 from awa_django.worker.settle import Settlement, settle
 
 logger = logging.getLogger(__name__)

@@ -8,14 +8,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import psycopg
-
-from awa_django.worker.database import Session
-
-if TYPE_CHECKING:
-    from awa_django.worker.leader import Leader
 
 logger = logging.getLogger(__name__)
 
@@ -106,31 +100,3 @@ class Service(ABC):
             logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)
         else:
             logger.error("%s failed, trying again in %.1f s", self.name, wait, exc_info=exc)
-
-
-class Duty(Service):
-    """A service that works only while this process holds the lease of its duty."""
-
-    duty: str
-
-    def __init__(self, session: Session, leader: Leader) -> None:
-        super().__init__()
-        self.session = session
-        self.leader = leader
-
-    def tick(self) -> float | None:
-        if not self.is_leading:
-            return min(self.interval.total_seconds(), 1.0)
-        return self.perform()
-
-    @abstractmethod
-    def perform(self) -> float | None:
-        """Do the duty once; seconds until the next time, None for the ordinary interval."""
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether to begin another statement of the duty."""
-        return not self.is_stopping and self.leader.holds(self.duty)
-
-    def close(self) -> None:
-        self.session.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from awa_django.storage.catalogue import catalogue_recent_kinds
-from awa_django.worker.service import Duty
+from awa_django.worker.duty import Duty
 
 # A kind that comes in by raw SQL is in the catalogue after a minute, if it is among the newest rows.
 WINDOW = 5_000

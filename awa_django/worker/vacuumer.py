@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from awa_django.storage import vacuum as storage
-from awa_django.worker.service import Duty
+from awa_django.worker.duty import Duty
 
 # Dead rows at the head of the claim index: 100,000 add 600 pages to every claim.
 WORTH_IT = 10_000

@@ -14,12 +14,9 @@ import socket
 import threading
 import time
 import weakref
-from typing import TYPE_CHECKING
+from typing import Any
 
 import psycopg
-
-if TYPE_CHECKING:
-    from awa_django.worker.database import PsycopgConnection
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +33,14 @@ class Watch:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._connection: PsycopgConnection | None = None
+        self._connection: psycopg.Connection[Any] | None = None
         self._since = 0.0
         self._limit = 0.0
         self._is_cancelled = False
         _watches.add(self)
         _ensure_running()
 
-    def begin(self, connection: PsycopgConnection, limit: float) -> None:
+    def begin(self, connection: psycopg.Connection[Any], limit: float) -> None:
         """The connection is in use from now, for at most ``limit`` seconds."""
         self._connection = connection
         self._limit = limit
@@ -95,12 +92,12 @@ def _serve() -> None:
                 logger.exception("the watchdog stumbled")
 
 
-def _cancel(connection: PsycopgConnection) -> None:
+def _cancel(connection: psycopg.Connection[Any]) -> None:
     with contextlib.suppress(psycopg.Error, OSError):
         connection.cancel_safe(timeout=CANCEL_TIMEOUT)
 
 
-def _shut(connection: PsycopgConnection) -> None:
+def _shut(connection: psycopg.Connection[Any]) -> None:
     """End the socket under a reader that waits on it: closing alone would leave it waiting."""
     with (
         contextlib.suppress(psycopg.Error, OSError),

@@ -12,8 +12,9 @@ import pytest
 
 from awa_django.worker import service as module
 from awa_django.worker.database import Session
+from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
-from awa_django.worker.service import Duty, Service
+from awa_django.worker.service import Service
 from tests.waiting import wait_until
 from tests.worker.conftest import AtWill
 
