@@ -69,7 +69,9 @@ class Executor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = False
         self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
-        self._mean_seconds = START_WITHIN
+        self._mean_seconds = float("inf")
+        # When a handler last ended, or the first one started after a pause.
+        self._moved_at = 0.0
         # All that follows is guarded by the lock.
         self._lock = threading.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}  # only those with jobs
@@ -84,8 +86,14 @@ class Executor:
             self._threads.append(thread)
 
     def prefetch(self, limit: int) -> int:
-        """How many jobs beyond those that run would start within ``START_WITHIN``, at the recent speed."""
-        return min(int(START_WITHIN * self._options.concurrency / max(self._mean_seconds, 1e-6)), limit)
+        """How many jobs beyond those that run would start within ``START_WITHIN``, at the recent speed.
+
+        None before one has ended. That none has ended for a while counts as well: those that run are slow.
+        """
+        seconds = max(self._mean_seconds, 1e-6)
+        if self._running_count:
+            seconds = max(seconds, time.monotonic() - self._moved_at)
+        return min(int(START_WITHIN * self._options.concurrency / seconds), limit)
 
     def submit(self, held: Iterable[HeldJob]) -> int:
         """Start them as soon as the limits let them; how many had a kind unknown here."""
@@ -171,6 +179,8 @@ class Executor:
             del self._lanes[key]
             if lane.jobs:
                 self._lanes[key] = lane  # to the end: the lanes take turns
+            if not self._running_count:
+                self._moved_at = time.monotonic()
             self._running_count += 1
             self._running_of[lane.queue] += 1
             self._on_threads += not lane.is_async
@@ -193,7 +203,11 @@ class Executor:
         """Hand over the outcome and start what may start now; the job for this thread to go on with."""
         failpoints.hit("after_handler")
         self._slots.end(held.slot)
-        self._mean_seconds += (time.monotonic() - held.started_at - self._mean_seconds) * _MEAN_SHARE
+        now = self._moved_at = time.monotonic()
+        seconds = now - held.started_at
+        if self._mean_seconds < float("inf"):
+            seconds = self._mean_seconds + (seconds - self._mean_seconds) * _MEAN_SHARE
+        self._mean_seconds = seconds
         self._sink.put(held, outcome)
         is_async = _handler(held).is_async
         with self._lock:

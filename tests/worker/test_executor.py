@@ -290,9 +290,24 @@ def test_error_round_the_handler_ends_the_attempt_and_not_the_thread(
 
 def test_prefetch_follows_the_handlers_speed(make_bench: Callable[..., Bench]) -> None:
     bench = make_bench()
-    assert bench.executor.prefetch(1000) == 8
+    assert bench.executor.prefetch(1000) == 0
     bench.go.set()
     bench.submit("t.wait", 200)
     wait_until(lambda: len(bench.outcomes) == 200)
     assert bench.executor.prefetch(1000) > 80
     assert bench.executor.prefetch(10) == 10
+
+
+def test_prefetch_ends_while_nothing_does(make_bench: Callable[..., Bench]) -> None:
+    """They were held behind slow jobs for 2 s, given back, and taken again, while others had room."""
+    bench = make_bench()
+    bench.go.set()
+    bench.submit("t.wait", 200)
+    wait_until(lambda: len(bench.outcomes) == 200)
+    bench.go.clear()
+    bench.submit("t.wait", 8)
+    assert bench.executor.prefetch(1000) > 0
+    wait_until(lambda: bench.executor.prefetch(1000) == 0)
+    bench.go.set()
+    wait_until(lambda: len(bench.outcomes) == 208)
+    assert bench.executor.prefetch(1000) > 0
