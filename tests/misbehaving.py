@@ -34,6 +34,12 @@ def poison() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@job(max_attempts=2, retry=SOON)
+def kill_twice() -> None:
+    effect("kill_twice")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 @job(max_attempts=1)
 def crash(how: str) -> None:
     effect("crash")

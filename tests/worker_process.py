@@ -92,6 +92,11 @@ class WorkerProcess:
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
 
+    def kill_all(self) -> None:
+        """The machine is gone: supervisor, forkserver and children at once."""
+        os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait(10)
+
     def end(self) -> None:
         """Kill whatever of it is left (its session's whole process group)."""
         if self.process.poll() is None:

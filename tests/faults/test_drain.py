@@ -1,0 +1,162 @@
+"""Workers that are told to end, at whatever moment: what runs may end, what does not is given back."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests import handlers, misbehaving
+from tests.fault_report import Observe
+from tests.waiting import wait_until
+from tests.worker_fixtures import Database, StartWorker
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
+
+# Before its handlers for signals stand, a process ends as any does.
+ENDS = (0, -signal.SIGTERM)
+
+
+@pytest.mark.fault(
+    "F10", injected="SIGTERM 0, 50, 200, 500, 1,000 and 1,500 ms after the start, jobs waiting"
+)
+@pytest.mark.fault(
+    "U60", injected="SIGTERM 0, 50, 200, 500, 1,000 and 1,500 ms after the start, jobs waiting"
+)
+def test_a_stop_at_any_moment_of_the_start_ends(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    _stop_early(database, start_worker, observe, [0, 0.05, 0.2, 0.5, 1.0, 1.5])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.fault("F10", injected="SIGTERM at a random moment within the first 3 s, 200 times")
+def test_two_hundred_stops_at_random_moments(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chosen = random.Random(seed)
+    _stop_early(database, start_worker, observe, [chosen.uniform(0, 3) for _ in range(200)])
+
+
+def _stop_early(database: Database, start_worker: StartWorker, observe: Observe, delays: list[float]) -> None:
+    handlers.record.enqueue_many([{"number": number} for number in range(500)])
+    ends: list[int] = []
+    longest = 0.0
+    for delay in delays:
+        worker = start_worker("--shutdown-timeout", "10")
+        time.sleep(delay)
+        told_at = time.monotonic()
+        ends.append(worker.stop())
+        longest = max(longest, time.monotonic() - told_at)
+        assert ends[-1] in ENDS, worker.text()
+        assert "Traceback" not in worker.text()
+        assert set(database.states()) <= {"available", "completed"}, worker.text()
+    assert sorted(set(database.effects("record"))) == database.effects("record")
+    assert database.value("SELECT count(*) FROM awa.jobs_hot WHERE errors <> '{}' OR attempt > 1") == 0
+    observe(
+        f"{len(ends)} ends, each within {longest:.1f} s with code 0 or by the signal; no job left running"
+    )
+
+
+@pytest.mark.fault("F7", injected="SIGTERM with 8 jobs running for longer than staleness")
+def test_draining_jobs_keep_their_leases(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    """The other worker sweeps all the time, and must not take them for dead."""
+    quick = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.3}
+    handlers.sleep.enqueue_many([{"seconds": 5, "number": number} for number in range(8)])
+    worker = start_worker("--concurrency", "8", awa=quick)
+    wait_until(lambda: len(database.effects("started")) == 8, timeout=30, message=worker.text)
+    other = start_worker("--queues", "elsewhere", awa=quick)
+    worker.signal(signal.SIGTERM)
+    handlers.record.enqueue(number=1)
+    assert worker.wait() == 0
+    assert database.states() == {"completed": 8, "available": 1}
+    assert database.value("SELECT max(cardinality(errors)) FROM awa.jobs_hot") == 0
+    assert other.stop() == 0
+    observe("all 8 completed in their first run, exit code 0; nothing was claimed after the signal")
+
+
+@pytest.mark.fault("F8", injected="SIGTERM, 0.5 s to end, then SIGKILL of everything while 4 jobs run")
+def test_jobs_killed_in_a_drain_run_elsewhere(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    quick = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.5}
+    handlers.sleep_first.enqueue_many([{"seconds": 60, "number": number} for number in range(4)])
+    worker = start_worker("--concurrency", "4", awa=quick)
+    wait_until(lambda: len(database.effects("started")) == 4, timeout=30, message=worker.text)
+    worker.signal(signal.SIGTERM)
+    wait_until(lambda: "stopping: signalled" in worker.text(), message=worker.text)
+    worker.kill_all()
+    second = start_worker(awa=quick)
+    wait_until(lambda: database.states() == {"completed": 4}, timeout=30, message=second.text)
+    assert second.stop() == 0
+    assert database.effects("ended") == list(range(4))
+    observe("rescued once stale, all 4 completed by another worker, none failed")
+
+
+@pytest.mark.fault("F8", injected="kill -9 of the child at the very start of its drain, 4 jobs running")
+def test_child_that_dies_in_its_drain_is_settled(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    handlers.sleep_first.enqueue_many([{"seconds": 60, "number": number} for number in range(4)])
+    worker = start_worker("--concurrency", "4", failpoints="in_drain=kill")
+    wait_until(lambda: len(database.effects("started")) == 4, timeout=30, message=worker.text)
+    worker.stop()
+    assert database.states() == {"retryable": 4}
+    rows = database.rows("SELECT DISTINCT attempt, errors[1] ->> 'error' FROM awa.scheduled_jobs")
+    assert rows == [(1, "process died (signal 9)")]
+    observe("its jobs were retryable before the supervisor ended")
+
+
+@pytest.mark.fault("U11", injected="50 jobs claimed with 4 threads, SIGTERM after the first 4 have started")
+def test_claimed_jobs_that_never_started_are_given_back(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    handlers.sleep.enqueue_many([{"seconds": 1.5, "number": number} for number in range(50)])
+    worker = start_worker("--concurrency", "50", "--threads", "4")
+    wait_until(lambda: len(database.effects("started")) == 4, timeout=30, message=worker.text)
+    claimed = database.value("SELECT count(*) FROM awa.jobs_hot WHERE run_lease > 0")
+    assert worker.stop() == 0
+    assert claimed == 50
+    assert database.states() == {"completed": 4, "available": 46}
+    assert database.rows("SELECT DISTINCT attempt FROM awa.jobs_hot WHERE state = 'available'") == [(0,)]
+    observe("4 completed, 46 of the 50 claimed were available at attempt 0 when the worker had ended")
+
+
+@pytest.mark.fault("U15", injected="SIGTERM with 8 jobs of 2 s running and 24 held ahead")
+def test_term_with_running_and_held_jobs(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    handlers.sleep.enqueue_many([{"seconds": 2, "number": number} for number in range(32)])
+    worker = start_worker("--concurrency", "32", "--threads", "8", "--shutdown-timeout", "10")
+    wait_until(lambda: len(database.effects("started")) == 8, timeout=30, message=worker.text)
+    told_at = time.monotonic()
+    assert worker.stop() == 0
+    took = time.monotonic() - told_at
+    assert len(database.effects("ended")) == 8
+    assert database.states() == {"completed": 8, "available": 24}
+    assert database.rows("SELECT DISTINCT attempt FROM awa.jobs_hot WHERE state = 'available'") == [(0,)]
+    assert took < 10
+    observe(f"8 completed once, 24 available at attempt 0, exit code 0 after {took:.1f} s")
+
+
+@pytest.mark.fault("U13", injected="a timeout of 0.8 s, jobs of 0.3 s that wait in the worker for up to 2 s")
+def test_timeout_counts_from_the_start_of_the_run(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    misbehaving.within_timeout.enqueue_many([{"seconds": 0.3, "number": number} for number in range(8)])
+    worker = start_worker("--concurrency", "8", "--threads", "1")
+    wait_until(lambda: database.states() == {"completed": 8}, timeout=30, message=worker.text)
+    assert worker.stop() == 0
+    assert database.value("SELECT max(cardinality(errors)) FROM awa.jobs_hot") == 0
+    waited = database.value(
+        "SELECT extract(epoch FROM max(at) - min(at))::float FROM effects WHERE name = 'within'"
+    )
+    assert waited > 0.8
+    observe(f"all 8 completed, the last started {waited:.1f} s after the first")
