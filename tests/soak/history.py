@@ -85,9 +85,12 @@ class History:
             attempt = edge.attempt
         return count
 
-    def lease_ends(self) -> dict[int, float]:
-        """Lease -> when its run was over for the database."""
-        return {edge.run_lease: edge.at for edge in self.edges if edge.was == "running"}
+    def lease_end(self, run_lease: int) -> Edge | None:
+        """The transition with which that run was over for the database."""
+        for edge in self.edges:
+            if edge.was == "running" and edge.run_lease == run_lease:
+                return edge
+        return None
 
     def wrong_edges(self) -> list[str]:
         """What may not be: illegal moves, gaps between them, leases that are not counted one by one."""

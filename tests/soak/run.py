@@ -88,7 +88,7 @@ class Soak:
 
     def run(self) -> Report:
         """All of it, bounded in time. The directory with logs and ledger stays if something is wrong."""
-        self._ledger.mkdir(parents=True, exist_ok=True)
+        self._ledger.mkdir(parents=True)  # another soak's would not agree with ours
         logger.info("logs and ledger are in %s", self._directory)
         cluster = SoakCluster()
         try:

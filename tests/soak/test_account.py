@@ -115,6 +115,13 @@ def test_runs_that_may_not_be_are_found() -> None:
     assert violated(history=job(FAIR), runs=late) == {"started after the lease had ended"}
 
 
+def test_job_cancelled_while_it_waits_in_hand_may_start_soon_after() -> None:
+    history = job([*FAIR[:2], Edge("running", "cancelled", 1, 1, 12.0)])
+    for started_at, expected in ((13.9, set()), (15.0, {"started after the lease had ended"})):
+        runs = {(1, 1): Run([started_at], ["returned"], {7})}
+        assert violated(wanted=wish(cancelled={1}), history=history, runs=runs) == expected
+
+
 def test_starts_are_bounded_by_attempts_and_refunds() -> None:
     def run_again(attempt: int) -> History:
         """Its only attempt fails or is given back, and it runs a second time."""

@@ -15,6 +15,8 @@ from tests.soak.cluster import SoakCluster
 from tests.soak.workers import SoakWorker
 
 SAMPLE_EVERY = 2.0
+# Fewer samples than this in a half are no trend: connections are opened when they are first needed.
+ENOUGH = 20
 # By how much the median of the second half may exceed that of the first: a share, and a constant.
 SLACK = {
     "threads": (0.10, 3.0),
@@ -63,7 +65,7 @@ class Vitals:
         for what, values in sorted(self._series.items()):
             steady = values[len(values) // 10 :]
             middle = len(steady) // 2
-            if middle >= 3:
+            if middle >= ENOUGH:
                 found.append(Trend(what, median(steady[:middle]), median(steady[middle:]), max(steady)))
         return found
 
