@@ -23,12 +23,25 @@ Observe = Callable[[str], None]
 
 @dataclass(slots=True)
 class Injected:
-    """One test of one fault."""
+    """One test of one fault, in all its cases."""
 
     injected: str
     test: str
     seen: list[str] = field(default_factory=list)
-    outcome: str = "not run"
+    outcome: str = "held"
+    count: int = 0
+
+    def add(self, seen: str, outcome: str) -> None:
+        """One more case: what several saw alike is told once, and a failure of one is that of all."""
+        self.count += 1
+        if seen not in self.seen:
+            self.seen.append(seen)
+        if outcome != "held" and self.outcome != "FAILED":
+            self.outcome = outcome
+
+    @property
+    def verdict(self) -> str:
+        return self.outcome if self.count == 1 else f"{self.outcome} ({self.count} cases)"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -51,9 +64,14 @@ def pytest_runtest_makereport(
     seen: list[str] = item.stash.setdefault(_SEEN, [])
     for mark in item.iter_markers("fault"):
         if report.when == "call" or report.outcome != "passed":
-            row = (mark.args[0], mark.kwargs["injected"], "; ".join(seen))
+            row = (mark.args[0], mark.kwargs["injected"], "; ".join(seen) or _claim(item))
             report.user_properties.append(("fault", row))
     return report
+
+
+def _claim(item: pytest.Item) -> str:
+    """What a test that observes nothing holds true: its name says it."""
+    return item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -71,14 +89,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def rows(reports: list[pytest.TestReport]) -> dict[str, list[Injected]]:
     """Fault id -> its tests, in the order of the ids."""
-    found: dict[str, list[Injected]] = {}
+    found: dict[str, dict[tuple[str, str], Injected]] = {}
     for report in reports:
         for name, value in report.user_properties:
             if name == "fault" and (report.when == "call" or report.outcome != "passed"):
                 fault, injected, seen = cast("tuple[str, str, str]", value)
                 outcome = {"passed": "held", "failed": "FAILED"}.get(report.outcome, report.outcome)
-                found.setdefault(fault, []).append(Injected(injected, report.nodeid, [seen], outcome))
-    return dict(sorted(found.items(), key=lambda each: (each[0][0], int(re.sub(r"\D", "", each[0]) or 0))))
+                test = report.nodeid.partition("[")[0]
+                row = found.setdefault(fault, {}).setdefault((injected, test), Injected(injected, test))
+                row.add(seen, outcome)
+    ids = sorted(found, key=lambda fault: (fault[0], int(re.sub(r"\D", "", fault) or 0)))
+    return {fault: list(found[fault].values()) for fault in ids}
 
 
 def write(target: Path, found: dict[str, list[Injected]]) -> None:
@@ -87,7 +108,7 @@ def write(target: Path, found: dict[str, list[Injected]]) -> None:
     for fault, tests in found.items():
         for each in tests:
             lines.append(
-                f"| {fault} | {_cell(each.injected)} | {_cell('; '.join(each.seen))} | {each.outcome} |"
+                f"| {fault} | {_cell(each.injected)} | {_cell('; '.join(each.seen))} | {each.verdict} |"
             )
     text = target.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)

@@ -231,6 +231,7 @@ VIOLATIONS: list[Callable[[], list[Any]]] = [
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("violate", VIOLATIONS, ids=lambda violate: violate.__name__)
+@pytest.mark.fault("F63", injected="each violation by hand, orphaned and missing claims among them")
 def test_violation_is_reported_with_its_ids(violate: Callable[[], list[Any]]) -> None:
     execute("SET LOCAL timezone = 'UTC'")
     assert diagnose() == []

@@ -203,6 +203,7 @@ def test_holders_that_are_always_gone_end_in_an_error(monkeypatch: pytest.Monkey
     assert job_count() == 1
 
 
+@pytest.mark.fault("F58", injected="a batch with duplicates of each other and of a job that exists")
 def test_bulk_names_duplicates_in_the_table_and_in_the_batch() -> None:
     held = sync.enqueue(1)
     answers = sync.enqueue_many(
@@ -228,6 +229,7 @@ def test_bulk_names_duplicates_in_the_table_and_in_the_batch() -> None:
     assert_claims_match()
 
 
+@pytest.mark.fault("F58", injected="a batch of a kind whose duplicates raise")
 def test_bulk_conflict_may_raise_and_then_nothing_is_written() -> None:
     first = strict.enqueue(1)
     with pytest.raises(UniqueConflict) as caught:
@@ -277,6 +279,7 @@ class Boom(Exception):
 class TestRaces:
     @pytest.mark.parametrize("threads", [2, 5, 10])
     @pytest.mark.parametrize("ends", ["commit", "some roll back", "in a savepoint"])
+    @pytest.mark.fault("F57", injected="2, 5, 10 rivals for a key; some roll back or use savepoints")
     def test_one_of_many_wins_a_key(self, threads: int, ends: str) -> None:
         def enqueue(number: int) -> Enqueued | None:
             try:
@@ -298,6 +301,7 @@ class TestRaces:
         assert job_count() == 1
         assert_claims_match()
 
+    @pytest.mark.fault("U32", injected="the rival that is waited for rolls back")
     def test_rival_that_rolls_back_leaves_the_key(self, connect: Connect) -> None:
         rival = connect(autocommit=False)
         rival.execute(
@@ -331,6 +335,7 @@ class TestRaces:
     @pytest.mark.parametrize(
         "enqueue", [lambda: sync.enqueue(1), lambda: sync.enqueue_many([{"account": 1}])]
     )
+    @pytest.mark.fault("U32", injected="the caller's lock_timeout ends the wait for a rival")
     def test_lock_timeout_is_a_unique_conflict(self, connect: Connect, enqueue: Any) -> None:
         rival = connect(autocommit=False)
         rival.execute("INSERT INTO awa.job_unique_claims VALUES (%s, 0)", [key()])
@@ -342,6 +347,7 @@ class TestRaces:
         rival.rollback()
         assert sync.enqueue(1).created
 
+    @pytest.mark.fault("U32", injected="a rival commits under REPEATABLE READ")
     def test_repeatable_read_ends_in_a_unique_conflict(self, connect: Connect) -> None:
         rival = connect()
         with pytest.raises(UniqueConflict), transaction.atomic():  # noqa: PT012
@@ -361,6 +367,7 @@ class TestRaces:
             run("SET LOCAL statement_timeout = '50ms'")
             sync.enqueue(1)
 
+    @pytest.mark.fault("F64", injected="6 batches of 60 keys in opposite orders at once")
     def test_batches_in_opposite_order_do_not_deadlock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # Chunks of 7, so that a batch takes its keys in many statements.
         monkeypatch.setattr(bulk, "CHUNK", 7)

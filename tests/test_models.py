@@ -117,6 +117,7 @@ def test_get_or_create_works_on_the_view() -> None:
     assert (created, created_again, first.pk) == (True, False, again.pk)
 
 
+@pytest.mark.fault("F68", injected="select_for_update() on the view's model")
 def test_locks_through_the_view_are_refused_naming_the_tables() -> None:
     for queryset in (Job.objects.all(), Job._base_manager.all(), Job._default_manager.using("default")):
         with pytest.raises(NotSupportedError, match=r"HotJob.*DeferredJob"):

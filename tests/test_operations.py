@@ -201,6 +201,7 @@ def test_retry_gives_all_attempts_again_and_touches_nothing_else() -> None:
     assert UniqueClaim.objects.get().job_id == job_id
 
 
+@pytest.mark.fault("F61", injected="retry of three jobs, the key of one is held by now")
 def test_retry_refuses_only_the_job_whose_key_is_held() -> None:
     loser = insert_job("failed", unique_key=KEY, unique_states=UNFINISHED)
     others = [insert_job("cancelled"), insert_job("failed")]
@@ -212,6 +213,7 @@ def test_retry_refuses_only_the_job_whose_key_is_held() -> None:
     assert HotJob.objects.count() == 3  # the caller's transaction is usable
 
 
+@pytest.mark.fault("U34", injected="by SQL: a mask of available alone, and a twin")
 def test_run_now_survives_a_mask_that_collides() -> None:
     mask = "01000000"  # from raw SQL: holds the key only while available
     first = insert_job(unique_key=KEY, unique_states=mask)

@@ -222,6 +222,7 @@ class DrainTest(TestCase):
         assert one(drain()).outcome == "completed"
         assert names() == ["shipped 3"]
 
+    @pytest.mark.fault("F79", injected="drain inside a TestCase, without a commit")
     def test_drain_runs_what_handlers_enqueue(self) -> None:
         CHAIN.enqueue(left=3)
         assert len(drain()) == 4
@@ -355,6 +356,7 @@ def test_drain_works_on_committed_jobs_too(connect: Connect) -> None:
 
 
 @pytest.mark.usefixtures("clean_queue")
+@pytest.mark.fault("F79", injected="the flush of a TransactionTestCase")
 def test_flush_queue_empties_every_table(connect: Connect) -> None:
     insert_job(unique_key=b"f" * 16, unique_states="11101001")
     insert_job("scheduled")

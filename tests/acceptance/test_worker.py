@@ -179,6 +179,7 @@ def test_job_of_plain_sql_runs(database: Database, start_worker: StartWorker) ->
     assert worker.stop() == 0
 
 
+@pytest.mark.fault("F54", injected="jobs of a kind that no worker has")
 def test_unknown_kind_is_put_back_uncharged(database: Database, start_worker: StartWorker) -> None:
     database.connection.execute(
         "INSERT INTO awa.jobs (kind) SELECT 'nobody.knows' FROM generate_series(1, 4)"
@@ -193,6 +194,8 @@ def test_unknown_kind_is_put_back_uncharged(database: Database, start_worker: St
     assert rows == [("scheduled", 0, "1")]
 
 
+@pytest.mark.fault("F51", injected="10 results and 3 error texts that cannot be stored")
+@pytest.mark.fault("U35", injected="NUL and surrogates in results and error texts")
 def test_results_that_cannot_be_stored_never_leave_a_job_running(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -242,6 +245,7 @@ def test_cancelled_running_jobs_are_told(database: Database, start_worker: Start
     assert database.states() == {"cancelled": 2}
 
 
+@pytest.mark.fault("F76", injected="a worker of another release on this schema")
 def test_worker_refuses_a_schema_it_does_not_know(database: Database, start_worker: StartWorker) -> None:
     database.connection.execute(
         "INSERT INTO awa.schema_version (version, name) VALUES (999, 'from the future')"

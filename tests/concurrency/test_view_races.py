@@ -198,6 +198,11 @@ def check(job_id: int, observer: Postgres) -> Any:
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
 @pytest.mark.parametrize("engine", ENGINE.values(), ids=ENGINE)
 @pytest.mark.parametrize("view", VIEW.values(), ids=VIEW)
+@pytest.mark.fault(
+    "F65",
+    injected="UPDATE and DELETE through the view after each of 10 statements of the engine",
+)
+@pytest.mark.fault("F67", injected="DELETE through the view after each move of the engine")
 def test_view_comes_second(
     view: View, engine: Engine, commit: bool, sessions: tuple[Postgres, Postgres, Postgres]
 ) -> None:
@@ -218,6 +223,8 @@ def test_view_comes_second(
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
 @pytest.mark.parametrize("engine", ENGINE.values(), ids=ENGINE)
 @pytest.mark.parametrize("view", VIEW.values(), ids=VIEW)
+@pytest.mark.fault("F65", injected="each of 10 statements of the engine after the view's UPDATE and DELETE")
+@pytest.mark.fault("F67", injected="each move of the engine after a DELETE through the view")
 def test_engine_comes_second(
     view: View, engine: Engine, commit: bool, sessions: tuple[Postgres, Postgres, Postgres]
 ) -> None:
@@ -242,6 +249,7 @@ def test_engine_comes_second(
 @pytest.mark.parametrize("late", VIEW.values(), ids=VIEW)
 @pytest.mark.parametrize("early", VIEW.values(), ids=VIEW)
 @pytest.mark.parametrize("state", ["available", "running", "scheduled"])
+@pytest.mark.fault("F65", injected="two writers through the view on one row")
 def test_two_writers_through_the_view(
     state: str, early: View, late: View, sessions: tuple[Postgres, Postgres, Postgres]
 ) -> None:
@@ -277,6 +285,7 @@ def test_heartbeat_set_by_the_statement_is_compared(sessions: tuple[Postgres, Po
 
 
 @pytest.mark.parametrize("clause", ["FOR UPDATE", "FOR UPDATE NOWAIT", "FOR UPDATE SKIP LOCKED"])
+@pytest.mark.fault("F68", injected="SELECT ... FOR UPDATE (NOWAIT, SKIP LOCKED) on the view")
 def test_select_for_update_through_the_view_locks_nothing(
     clause: str, sessions: tuple[Postgres, Postgres, Postgres]
 ) -> None:

@@ -76,6 +76,8 @@ def exists(scratch: Query) -> bool:
     return bool(scratch("SELECT FROM pg_namespace WHERE nspname = 'awa'"))
 
 
+@pytest.mark.fault("F75", injected="migrate awa zero, and forward again")
+@pytest.mark.fault("F74", injected="migrate twice")
 def test_migrations_reverse_to_nothing_and_apply_again(scratch_url: str, scratch: Query) -> None:
     manage(scratch_url, "migrate", "awa")
     installed = catalogue(scratch)
@@ -97,6 +99,7 @@ def test_schema_version_follows_each_migration(scratch_url: str, scratch: Query)
     assert scratch("SELECT max(version) FROM awa.schema_version") == [(2,)]
 
 
+@pytest.mark.fault("F74", injected="two processes migrate at the same time")
 def test_two_processes_migrate_at_the_same_time(scratch_url: str, scratch: Query, tmp_path: Path) -> None:
     # Django's own steps can collide (its table of migrations, content types): here are none of them.
     (tmp_path / "only_awa.py").write_text(
@@ -119,6 +122,7 @@ def test_two_processes_migrate_at_the_same_time(scratch_url: str, scratch: Query
     assert versions
 
 
+@pytest.mark.fault("F74", injected="a second process while the first one is in its migration")
 def test_a_second_process_waits_for_the_first_and_skips_its_work(scratch_url: str, scratch: Query) -> None:
     manage(scratch_url, "migrate", "awa", "0003")
     with psycopg.connect(scratch_url) as first, migrating(scratch_url, "0004") as second:
@@ -134,6 +138,7 @@ def test_a_second_process_waits_for_the_first_and_skips_its_work(scratch_url: st
     assert scratch("SELECT count(*) FROM awa.schema_version WHERE version = 4") == [(1,)]
 
 
+@pytest.mark.fault("F74", injected="a migration killed in its middle")
 def test_an_interrupted_migration_is_completed_by_the_next(scratch_url: str, scratch: Query) -> None:
     manage(scratch_url, "migrate", "awa", "0001")
     with psycopg.connect(scratch_url) as blocker, migrating(scratch_url) as interrupted:

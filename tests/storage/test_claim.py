@@ -213,6 +213,7 @@ def poison(**columns: Any) -> int:
     return insert_job(unique_key=key, **{"unique_states": "00100000", **columns})
 
 
+@pytest.mark.fault("F53", injected="a row that the claim itself cannot write")
 def test_claim_of_a_row_that_cannot_run_fails_and_claim_one_takes_the_others() -> None:
     bad, good = poison(), insert_job()
     with pytest.raises(IntegrityError), transaction.atomic():

@@ -67,6 +67,7 @@ def test_unchanged_declaration_writes_nothing() -> None:
         ({"tags": []}, False),
     ],
 )
+@pytest.mark.fault("U47", injected="a schedule's expression or zone is changed")
 def test_changed_declaration_counts_anew_only_for_another_time(
     change: dict[str, Any], counts_anew: bool
 ) -> None:
@@ -134,6 +135,8 @@ def test_paused_or_unknown_schedule_does_not_fire() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
+@pytest.mark.fault("F39", injected="two leaders fire the same time of a schedule at once")
+@pytest.mark.fault("U45", injected="two leaders fire the same time of a schedule at once")
 def test_two_leaders_make_one_job_of_a_fire_time(connect: Connect) -> None:
     declare()
     count_back()
@@ -155,6 +158,7 @@ def test_two_leaders_make_one_job_of_a_fire_time(connect: Connect) -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
+@pytest.mark.fault("U45", injected="a leader that dies between mark and commit")
 def test_fire_that_is_rolled_back_leaves_neither_mark_nor_job(connect: Connect) -> None:
     declare()
     count_back()

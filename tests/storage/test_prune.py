@@ -51,6 +51,7 @@ def run(rules: list[RetentionRule] = RULES, cursor: datetime | None = None, batc
         ("failed", "mail", 24 * 7.1, True),
     ],
 )
+@pytest.mark.fault("F95", injected="retention by state and by queue")
 def test_retention_is_that_of_the_state_in_the_queue(
     state: str, queue: str, hours: float, is_pruned: bool
 ) -> None:
@@ -106,6 +107,7 @@ def test_pruning_gives_up_the_unique_key() -> None:
     assert claims() == []
 
 
+@pytest.mark.fault("F95", injected="retention of 0")
 def test_retention_of_zero_deletes_what_has_ended_before() -> None:
     ended("completed", 0.001, queue="mail")
     rules = [RetentionRule("completed", None, HOUR), RetentionRule("completed", "mail", 0.0)]
@@ -115,6 +117,7 @@ def test_retention_of_zero_deletes_what_has_ended_before() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
 @pytest.mark.parametrize("ended_again", [False, True])
+@pytest.mark.fault("F95", injected="an operator retries a job that is being pruned")
 def test_job_that_an_operator_retries_meanwhile_is_kept(connect: Connect, ended_again: bool) -> None:
     job_id = ended("failed", 1000)
     operator, pruner = connect(autocommit=False), connect()

@@ -126,6 +126,7 @@ def test_untyped_json_comes_back_as_it_went_in(value: Any) -> None:
     ],
     ids=lambda value: repr(value)[:30],
 )
+@pytest.mark.fault("U35", injected="arguments with NUL, surrogates, NaN, integers beyond 64 bits, ...")
 def test_untyped_argument_is_refused_by_name(value: Any, why: str) -> None:
     with pytest.raises(InvalidJob, match=f"argument 'x' of 'k'.*{why}"):
         encode(value)
@@ -254,6 +255,7 @@ class BrokenDict(dict):  # type: ignore[type-arg]
     ],
     ids=lambda value: type(value).__name__,
 )
+@pytest.mark.fault("F51", injected="results that are sets, bytes, NaN, huge, recursive, broken, ...")
 def test_any_result_becomes_json_that_postgresql_can_store(value: Any) -> None:
     text = encode_result(value)
     assert "\x00" not in text

@@ -28,6 +28,7 @@ def cap_of(policy: RetryPolicy) -> timedelta:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=repr)
 @given(attempt=st.one_of(st.integers(), st.integers(0, 30), st.sampled_from([10**400, -(10**400)])))
+@pytest.mark.fault("F47", injected="every integer as the attempt, with every policy")
 def test_delay_answers_for_every_integer_and_stays_under_its_cap(policy: RetryPolicy, attempt: int) -> None:
     assert timedelta(0) <= policy.delay(attempt) <= cap_of(policy)
 

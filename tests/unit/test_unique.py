@@ -105,6 +105,7 @@ def test_set_that_holds_all_unfinished_states_is_accepted() -> None:
 @pytest.mark.parametrize(
     "states", [{"available", "running"}, {"scheduled", "available"}, set(), {"completed"}]
 )
+@pytest.mark.fault("U34", injected="masks that leave out a state into which the engine moves a job")
 def test_mask_that_the_engine_would_collide_with_is_refused(states: Any) -> None:
     with pytest.raises(ConfigurationError, match="use one of unfinished, "):
         Unique(states=states)

@@ -45,6 +45,7 @@ def scheduler(session: Session, leader: AtWill) -> CronScheduler:
     return CronScheduler(session, leader)
 
 
+@pytest.mark.fault("U45", injected="an hour of missed fires")
 def test_missed_fires_are_coalesced_into_the_newest(scheduler: CronScheduler) -> None:
     schedule()
     scheduler.tick()
@@ -96,6 +97,7 @@ def test_nothing_fires_without_the_lease(scheduler: CronScheduler, leader: AtWil
         {"expr": "* * * * *", "since": "'infinity'"},
     ],
 )
+@pytest.mark.fault("F45", injected="schedules with a wrong expression, zone, tags or an infinite mark")
 def test_bad_schedule_stops_only_itself(
     scheduler: CronScheduler, bad: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -53,6 +53,7 @@ def test_lease_is_held_no_longer_than_the_row_says(
     assert not leader.holds("cron")
 
 
+@pytest.mark.fault("F39", injected="a leader that slept while another took its duties")
 def test_lost_lease_is_not_prolonged(make_session: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """A holder that slept finds another one in the row: what it held ends when it would have."""
     clock = {"now": 1000.0}
@@ -75,6 +76,7 @@ def test_row_that_another_session_locks_costs_no_duty(make_session: Sessions, co
     assert leader.holds("cron")  # for what is left of the lease it has
 
 
+@pytest.mark.fault("U48", injected="a worker that holds one duty only")
 def test_duties_are_led_apart(make_session: Sessions) -> None:
     Leader(make_session(), "a", duties=("cron",)).tick()
     other = Leader(make_session(), "b")

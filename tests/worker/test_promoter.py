@@ -98,6 +98,8 @@ def test_rows_that_are_locked_are_looked_at_again(promoter: Promoter, connect: C
 
 
 @pytest.mark.parametrize("mask", ["01100000", "01111110"])
+@pytest.mark.fault("U01", injected="a deferred job falls due while a twin holds its key, among 50 others")
+@pytest.mark.fault("F60", injected="a deferred job falls due while a twin holds its key, among 50 others")
 def test_job_whose_key_was_taken_ends_by_name_and_the_others_go_on(promoter: Promoter, mask: str) -> None:
     """U01: the mask leaves out ``scheduled``, so a twin has the key when the job falls due."""
     loser = due(unique_key=KEY, unique_states=mask, attempt=1, run_lease=3)
@@ -126,6 +128,7 @@ def test_history_of_a_superseded_retry_has_one_entry_a_run(promoter: Promoter) -
     assert [finding for finding in diagnose() if not finding.is_warning] == []
 
 
+@pytest.mark.fault("F53", injected="a row that the hot table refuses, in a promotion")
 def test_row_that_is_refused_for_another_reason_is_not_called_superseded(promoter: Promoter) -> None:
     refused, mate = due(kind="refused"), due()
     with connection.cursor() as cursor:

@@ -63,6 +63,7 @@ def test_overdue_run_is_timed_out(rescuer: Rescuer) -> None:
 
 @pytest.mark.parametrize("attempt", [3, 4])
 @pytest.mark.parametrize("overdue", [False, True])
+@pytest.mark.fault("F46", injected="rescue by heartbeat and by deadline at and above the last attempt")
 def test_rescue_of_the_last_attempt_fails_the_job(rescuer: Rescuer, attempt: int, overdue: bool) -> None:
     job_id = insert_job("running", attempt=attempt, max_attempts=3)
     column = "deadline_at" if overdue else "heartbeat_at"
@@ -104,6 +105,14 @@ def test_all_are_rescued_in_batches(rescuer: Rescuer, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("mask", ["11001000", "11011110"])
 @pytest.mark.parametrize("column", ["heartbeat_at", "deadline_at"])
+@pytest.mark.fault(
+    "U01",
+    injected="a lost run whose key a twin took, among 50 others",
+)
+@pytest.mark.fault(
+    "F60",
+    injected="a lost run whose key a twin took, among 50 others",
+)
 def test_run_whose_key_was_taken_ends_by_name_and_the_others_go_on(
     rescuer: Rescuer, mask: str, column: str
 ) -> None:
@@ -136,6 +145,10 @@ def test_run_whose_key_was_taken_ends_by_name_and_the_others_go_on(
         '{"awa:retry": ' + "[" * 900 + "]" * 900 + "}",
         '{"n": 1' + "0" * 5000 + "}",
     ],
+)
+@pytest.mark.fault(
+    "F53",
+    injected="a rescue with metadata of 1e400, 900 levels, 5,000 digits",
 )
 def test_odd_metadata_of_one_run_stops_nobody(rescuer: Rescuer, metadata: str) -> None:
     odd, mate = silent(), silent()
