@@ -18,7 +18,7 @@ from awa_django import failpoints
 from awa_django.conf import get_settings
 from awa_django.worker.claimer import Claimer
 from awa_django.worker.completer import Completer
-from awa_django.worker.database import Session
+from awa_django.worker.database import BATCH_PATIENCE, Session
 from awa_django.worker.executor import Executor
 from awa_django.worker.forks import watch_forks
 from awa_django.worker.holdings import LONGEST_HOLD, Holdings
@@ -90,7 +90,7 @@ class Child:
         slots = spec.slots.writer()
         self.holdings = Holdings(options.queues, options.concurrency, slots)
         self.completer = Completer(
-            session=Session(complete_name),
+            session=Session(complete_name, patience=BATCH_PATIENCE),
             worker=spec.name,
             slots=slots,
             holdings=self.holdings,

@@ -27,6 +27,9 @@ STATEMENT_LIMIT = 10.0
 # gone in its middle would keep the rows locked until its server notices, which may take hours.
 IDLE_LIMIT = 10.0
 
+# Seconds after which a batch asks which of its rows somebody else has locked, and goes on without.
+BATCH_PATIENCE = 1.0
+
 # Milliseconds that a part of a batch waits for a lock, when the whole has waited in vain.
 LOCK_WAIT = 50
 
@@ -93,14 +96,21 @@ class Session:
     """One connection that is opened when first used, and opened anew after it broke.
 
     ``use`` serialises its users: services that share a session take turns. What it does may take
-    ``limit`` seconds before its statement is cancelled, and the connection given up.
+    ``limit`` seconds before its statement is cancelled, and the connection given up. With less
+    ``patience`` a statement is cancelled after that, for its user to go on in another way.
     """
 
     def __init__(
-        self, application_name: str, *, limit: float = STATEMENT_LIMIT, conninfo: str | None = None
+        self,
+        application_name: str,
+        *,
+        limit: float = STATEMENT_LIMIT,
+        patience: float | None = None,
+        conninfo: str | None = None,
     ) -> None:
         self.application_name = application_name
         self._limit = limit
+        self._patience = patience
         self._conninfo = conninfo
         self._watch = Watch(application_name)
         self._connection: PsycopgConnection | None = None
@@ -115,7 +125,7 @@ class Session:
                 connection = self._connection = connect(
                     self.application_name, conninfo=self._conninfo, limit=self._limit
                 )
-            self._watch.begin(connection, self._limit)
+            self._watch.begin(connection, self._limit, self._patience)
             try:
                 yield connection
                 if not connection.autocommit:

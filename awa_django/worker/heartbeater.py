@@ -6,7 +6,6 @@ dead; and it beats only for slots that are in use, so a handler that is gone is 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,9 +15,10 @@ import psycopg
 
 from awa_django import failpoints
 from awa_django.storage.heartbeat import heartbeat
+from awa_django.storage.locked import locked_runs
 from awa_django.storage.rows import Attempt
 from awa_django.worker.child_process import ChildProcess
-from awa_django.worker.database import PsycopgConnection, Session, short_lock_wait
+from awa_django.worker.database import Session, short_lock_wait
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Slot
 
@@ -82,9 +82,7 @@ class Heartbeater(Service):
             psycopg.errors.LockNotAvailable,
             psycopg.errors.DeadlockDetected,
         ):
-            for run in runs if len(runs) > 1 else ():
-                with contextlib.suppress(psycopg.errors.LockNotAvailable):
-                    self._beat([run], held, is_patient=False)
+            self._beat(runs, held, is_patient=False)
 
     def _beat(
         self,
@@ -94,12 +92,18 @@ class Heartbeater(Service):
         is_patient: bool = True,
     ) -> None:
         sent_at = time.monotonic()
-        with self._session.use() as connection, _transaction(connection, is_patient=is_patient):
-            alive = heartbeat(connection, runs)
+        with self._session.use() as connection:
+            if is_patient:
+                locked: set[Attempt] = set()
+                alive = heartbeat(connection, runs)
+            else:
+                with short_lock_wait(connection):
+                    locked = locked_runs(connection, runs)
+                    alive = heartbeat(connection, [run for run in runs if run not in locked])
         for run in runs:
             if run in alive:
                 self._confirmed[run] = sent_at
-            else:
+            elif run not in locked:
                 # Rescued, cancelled, or its finish was just written: only a run still going is told.
                 child, slot = held[run]
                 child.mark_cancelled(slot)
@@ -119,10 +123,3 @@ class Heartbeater(Service):
                 extra={"job_id": run.job_id, "run_lease": run.run_lease},
             )
         self._doubted = doubted
-
-
-def _transaction(
-    connection: PsycopgConnection, *, is_patient: bool
-) -> contextlib.AbstractContextManager[object]:
-    """Without patience the statement waits for a lock for a moment only."""
-    return contextlib.nullcontext() if is_patient else short_lock_wait(connection)

@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from awa_django.states import JobState
 from awa_django.storage import finalize
+from awa_django.storage.locked import locked_runs
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.database import PsycopgConnection, is_connection_error, short_lock_wait
@@ -81,22 +82,32 @@ def _write_or_split(
     *,
     is_patient: bool = True,
 ) -> None:
-    """Write the group, or its halves. Once somebody was in the way, no half waits long for a lock."""
+    """Write the group, or its halves. Once somebody was in the way, nobody is waited for any more."""
+    locked: set[Attempt] = set()
     try:
-        with _savepoint(connection) if is_patient else short_lock_wait(connection):
-            _write(connection, group, settlement)
+        if is_patient:
+            with _savepoint(connection):
+                _write(connection, group, settlement)
+        else:
+            with short_lock_wait(connection):
+                locked = locked_runs(connection, [outcome.attempt for outcome in group])
+                if free := [outcome for outcome in group if outcome.attempt not in locked]:
+                    _write(connection, free, settlement)
     except psycopg.Error as exc:
         if is_connection_error(exc) or isinstance(exc, _SERVERS_OWN):
             raise
-        if len(group) > 1:
+        if is_patient and isinstance(exc, _PASSING):
+            _write_or_split(connection, group, worker, settlement, is_patient=False)
+        elif len(group) > 1:
             middle = len(group) // 2
-            is_patient = is_patient and not isinstance(exc, _PASSING)
             _write_or_split(connection, group[:middle], worker, settlement, is_patient=is_patient)
             _write_or_split(connection, group[middle:], worker, settlement, is_patient=is_patient)
         elif isinstance(exc, _PASSING):
             settlement.blocked.extend(group)
         else:
             _write_substitute(connection, group[0], exc, worker, settlement)
+    else:
+        settlement.blocked.extend(outcome for outcome in group if outcome.attempt in locked)
 
 
 def _write(connection: PsycopgConnection, group: list[Any], settlement: Settlement) -> None:

@@ -27,7 +27,13 @@ from awa_django.storage.catalogue import catalogue_kinds
 from awa_django.storage.cron_jobs import sync_cron_job
 from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler
-from awa_django.worker.database import STATEMENT_LIMIT, PsycopgConnection, Session, check_schema
+from awa_django.worker.database import (
+    BATCH_PATIENCE,
+    STATEMENT_LIMIT,
+    PsycopgConnection,
+    Session,
+    check_schema,
+)
 from awa_django.worker.health import Health, HealthServer, examine
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
@@ -135,7 +141,7 @@ class Supervisor:
             queues=sorted(self.options.queues),
         )
         heartbeater = Heartbeater(
-            self._session("heartbeat"),
+            self._session("heartbeat", patience=BATCH_PATIENCE),
             living,
             heartbeat_interval=settings.heartbeat_interval,
             stale_after=settings.stale_after,
@@ -169,9 +175,15 @@ class Supervisor:
         ]
 
     def _session(
-        self, purpose: str, *, limit: float = STATEMENT_LIMIT, conninfo: str | None = None
+        self,
+        purpose: str,
+        *,
+        limit: float = STATEMENT_LIMIT,
+        patience: float | None = None,
+        conninfo: str | None = None,
     ) -> Session:
-        return Session(f"{self._application_name}-{purpose}", limit=limit, conninfo=conninfo)
+        name = f"{self._application_name}-{purpose}"
+        return Session(name, limit=limit, patience=patience, conninfo=conninfo)
 
     def _prepare(self) -> None:
         """Look at the schema and write down what the code declares, before anything runs."""

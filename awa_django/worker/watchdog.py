@@ -29,21 +29,26 @@ CANCEL_TIMEOUT = 4.0
 class Watch:
     """One use of a connection, from ``begin`` to ``end``; made anew for each session, not each use."""
 
-    __slots__ = ("__weakref__", "_connection", "_is_cancelled", "_limit", "_name", "_since")
+    __slots__ = ("__weakref__", "_connection", "_is_cancelled", "_limit", "_name", "_patience", "_since")
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._connection: psycopg.Connection[Any] | None = None
         self._since = 0.0
         self._limit = 0.0
+        self._patience = 0.0
         self._is_cancelled = False
         _watches.add(self)
         _ensure_running()
 
-    def begin(self, connection: psycopg.Connection[Any], limit: float) -> None:
-        """The connection is in use from now, for at most ``limit`` seconds."""
+    def begin(self, connection: psycopg.Connection[Any], limit: float, patience: float | None = None) -> None:
+        """The connection is in use from now, for at most ``limit`` seconds.
+
+        The statement that runs after ``patience`` (by default ``limit``) seconds is cancelled, once.
+        """
         self._connection = connection
         self._limit = limit
+        self._patience = limit if patience is None else patience
         self._is_cancelled = False
         self._since = time.monotonic()
 
@@ -55,16 +60,14 @@ class Watch:
         since, connection = self._since, self._connection
         if not since or connection is None:
             return
-        over = time.monotonic() - since - self._limit
-        if over > GRACE:
-            logger.warning(
-                "%s: no answer for %.0f s, the connection is given up", self._name, self._limit + over
-            )
+        took = time.monotonic() - since
+        if took > self._limit + GRACE:
+            logger.warning("%s: no answer for %.0f s, the connection is given up", self._name, took)
             self._since = 0.0
             _shut(connection)
-        elif over > 0 and not self._is_cancelled:
+        elif took > self._patience and not self._is_cancelled:
             self._is_cancelled = True
-            logger.warning("%s: a statement took over %.0f s and is cancelled", self._name, self._limit)
+            logger.warning("%s: a statement took over %.3g s and is cancelled", self._name, self._patience)
             # On a thread: a server that is gone does not answer a cancel either.
             threading.Thread(target=_cancel, args=(connection,), name="awa-cancel", daemon=True).start()
 

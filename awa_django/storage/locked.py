@@ -1,0 +1,29 @@
+"""Locked: which running rows somebody else has locked, asked without waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.rows import Attempt
+
+
+def locked_runs(connection: Connection, attempts: Iterable[Attempt]) -> set[Attempt]:
+    """Those that run and are locked by somebody else; the others that run are locked by us now.
+
+    In a transaction: what it locks stays locked until its end.
+    """
+    ordered = sorted(attempts)
+    ours = _fetch(connection, "lock_free_runs", ordered)
+    others = [attempt for attempt in ordered if attempt not in ours]
+    return _fetch(connection, "still_running", others) if others else set()
+
+
+def _fetch(connection: Connection, name: str, attempts: list[Attempt]) -> set[Attempt]:
+    rows = fetch(
+        connection,
+        name,
+        job_ids=[attempt.job_id for attempt in attempts],
+        run_leases=[attempt.run_lease for attempt in attempts],
+    )
+    return {Attempt._make(row) for row in rows}

@@ -1,0 +1,11 @@
+-- Which of these attempts run, whoever may have locked them; returns id, run_lease of each.
+-- Params: job_ids, run_leases (parallel arrays).
+-- Index: jobs_hot_pkey, one probe a run, kept so as in complete.sql.
+SELECT job.id, job.run_lease
+FROM unnest(
+    (SELECT %(job_ids)s::bigint[]),
+    (SELECT %(run_leases)s::bigint[])
+) AS attempt (job_id, run_lease)
+JOIN awa.jobs_hot AS job ON job.id = attempt.job_id
+WHERE job.run_lease = attempt.run_lease
+  AND job.state::text = 'running'
