@@ -9,7 +9,7 @@ import threading
 import time
 
 from asgiref.sync import sync_to_async
-from django.db import connection
+from django.db import connection, transaction
 
 from awa_django import Cancel, Fixed, JobContext, RetryAfter, Snooze, TerminalError, job
 
@@ -56,6 +56,11 @@ def always_fail() -> None:
 def nothing_after(seconds: float, number: int = 0) -> None:
     """Slow, and never asks the database."""
     time.sleep(seconds)
+
+
+@job()
+async def nothing_after_async(seconds: float, number: int = 0) -> None:
+    await asyncio.sleep(seconds)
 
 
 @job()
@@ -120,6 +125,21 @@ def snooze_once(context: JobContext) -> Snooze | None:
         context.progress(50, "halfway", checkpoint={"page": 1})
         return Snooze(0.1)
     return None
+
+
+@job(takes_context=True)
+def snooze_often(context: JobContext, number: int) -> Snooze | None:
+    """Runs five times, a moment each, on its way through both tables."""
+    time.sleep(0.02)
+    return Snooze(0.01) if context.run_lease < 5 else None
+
+
+@job(max_attempts=1)
+def idle_in_transaction(seconds: float) -> None:
+    with transaction.atomic():
+        effect("idle")
+        time.sleep(seconds)
+        effect("not idle any more")
 
 
 @job(max_attempts=2)

@@ -14,16 +14,15 @@ def locked_runs(connection: Connection, attempts: Iterable[Attempt]) -> set[Atte
     In a transaction: what it locks stays locked until its end.
     """
     ordered = sorted(attempts)
-    ours = _fetch(connection, "lock_free_runs", ordered)
+    ours = {Attempt._make(row) for row in fetch(connection, "lock_free_runs", **_arrays(ordered))}
     others = [attempt for attempt in ordered if attempt not in ours]
-    return _fetch(connection, "still_running", others) if others else set()
+    if not others:
+        return set()
+    return {Attempt._make(row) for row in fetch(connection, "still_running", **_arrays(others))}
 
 
-def _fetch(connection: Connection, name: str, attempts: list[Attempt]) -> set[Attempt]:
-    rows = fetch(
-        connection,
-        name,
-        job_ids=[attempt.job_id for attempt in attempts],
-        run_leases=[attempt.run_lease for attempt in attempts],
-    )
-    return {Attempt._make(row) for row in rows}
+def _arrays(attempts: list[Attempt]) -> dict[str, list[int]]:
+    return {
+        "job_ids": [attempt.job_id for attempt in attempts],
+        "run_leases": [attempt.run_lease for attempt in attempts],
+    }

@@ -1,0 +1,207 @@
+"""Locks and limits of the server that come in the way of a worker's statements."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from awa_django.storage import operate
+from tests import handlers
+from tests.conftest import Connect
+from tests.fault_report import Observe
+from tests.waiting import wait_until
+from tests.worker_fixtures import Database, StartWorker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUICK = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 10.0, "SWEEP_INTERVAL": 0.5}
+
+
+@contextlib.contextmanager
+def role_settings(database: Database, **settings: str) -> Iterator[None]:
+    """What new sessions on the test database begin with."""
+    name = database.value("SELECT quote_ident(current_database())")
+    for setting, value in settings.items():
+        database.connection.execute(f"ALTER DATABASE {name} SET {setting} = '{value}'")
+    try:
+        yield
+    finally:
+        for setting in settings:
+            database.connection.execute(f"ALTER DATABASE {name} RESET {setting}")
+
+
+@pytest.mark.parametrize("limits", [{}, {"statement_timeout": "400ms", "lock_timeout": "100ms"}])
+@pytest.mark.fault(
+    "F31", injected="a session locks 150 of 400 running rows for long; with and without server timeouts"
+)
+def test_locked_rows_do_not_stop_the_others(
+    database: Database, connect: Connect, start_worker: StartWorker, observe: Observe, limits: dict[str, str]
+) -> None:
+    with role_settings(database, **limits):
+        handlers.nothing_after_async.enqueue_many(
+            [{"seconds": 2.0, "number": number} for number in range(400)]
+        )
+        worker = start_worker("--concurrency", "400", awa=QUICK)
+        wait_until(lambda: database.states() == {"running": 400}, timeout=30, message=worker.text)
+        with connect(autocommit=False) as holder:
+            holder.execute("SET LOCAL statement_timeout = 0")
+            holder.execute(
+                "SELECT FROM awa.jobs_hot WHERE (args ->> 'number')::int % 8 IN (1, 4, 6) FOR UPDATE"
+            )
+            began = time.monotonic()
+            wait_until(lambda: database.states().get("completed") == 250, timeout=40, message=worker.text)
+            took = time.monotonic() - began
+            # While they are locked, what comes later is not in their way either.
+            handlers.nothing.enqueue_many([{"number": number} for number in range(200)])
+            began = time.monotonic()
+            wait_until(lambda: database.states().get("completed") == 450, timeout=40, message=worker.text)
+            later = time.monotonic() - began
+            holder.rollback()
+        wait_until(lambda: database.states() == {"completed": 600}, timeout=20, message=worker.text)
+        assert worker.stop() == 0
+    assert database.rows("SELECT DISTINCT run_lease, cardinality(errors) FROM awa.jobs") == [(1, 0)]
+    assert took < 8
+    assert later < 4
+    observe(
+        f"the other 250 were written after {took:.1f} s (they run for 2 s), 200 later ones within "
+        f"{later:.1f} s while the locks were held; the locked ones once they were free"
+    )
+
+
+@pytest.mark.fault(
+    "F33",
+    injected="claim, finish, heartbeat, promotion, cancel and rescheduling of the same jobs, ids shuffled",
+)
+def test_no_deadlocks(
+    database: Database, connect: Connect, start_worker: StartWorker, observe: Observe
+) -> None:
+    before = deadlocks(database)
+    with role_settings(database, deadlock_timeout="10ms"):
+        worker = start_worker(
+            "--concurrency", "32", "--processes", "2", awa={**QUICK, "HEARTBEAT_INTERVAL": 0.1}
+        )
+        ids = [each.id for each in handlers.snooze_often.enqueue_many([{"number": n} for n in range(600)])]
+        stopped = threading.Event()
+        operators = [Operator(connect(), ids, stopped) for _ in range(3)]
+        for operator in operators:
+            operator.start()
+        time.sleep(6.0)
+        stopped.set()
+        for operator in operators:
+            operator.join(20)
+        wait_until(
+            lambda: set(database.states()) <= {"completed", "cancelled"}, timeout=60, message=worker.text
+        )
+        assert worker.stop() == 0
+    assert [operator.error for operator in operators] == [None] * 3
+    done = sum(operator.done for operator in operators)
+    found = deadlocks(database) - before
+    assert database.value("SELECT count(*) FROM awa.jobs WHERE errors::text LIKE '%%deadlock%%'") == 0
+    assert "deadlock" not in worker.text()
+    assert found == 0
+    observe(
+        f"{done} operations in 6 s against 600 jobs that snooze and run in 2 processes: {found} deadlocks"
+    )
+
+
+class Operator(threading.Thread):
+    """Cancels, retries and reschedules random jobs through the storage layer, many at a time."""
+
+    def __init__(
+        self, connection: psycopg.Connection[object], ids: list[int], stopped: threading.Event
+    ) -> None:
+        super().__init__(daemon=True)
+        self._connection = connection
+        self._ids = ids
+        self._stopped = stopped
+        self.done = 0
+        self.error: psycopg.Error | None = None
+
+    def run(self) -> None:
+        note = '{"error": "cancelled by a test", "outcome": "cancelled"}'
+        try:
+            while not self._stopped.is_set():
+                some = sorted(random.sample(self._ids, 40))
+                step = random.randrange(5)
+                if step == 0:
+                    operate.cancel_hot(self._connection, some[:3], entry=note)
+                elif step == 1:
+                    operate.retry_ended(self._connection, some)
+                elif step == 2:
+                    operate.run_now(self._connection, some)
+                elif step == 3:
+                    operate.set_priority_hot(self._connection, some, priority=random.randint(1, 4))
+                else:
+                    operate.set_priority_deferred(self._connection, some, priority=random.randint(1, 4))
+                self.done += 1
+        except psycopg.Error as exc:
+            self.error = exc
+
+
+def deadlocks(database: Database) -> int:
+    database.connection.execute("SELECT pg_stat_clear_snapshot()")
+    count: int = database.value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    return count
+
+
+@pytest.mark.fault(
+    "F32", injected="idle_in_transaction_session_timeout ends a handler's connection inside atomic()"
+)
+def test_handler_loses_its_idle_transaction(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    with role_settings(database, idle_in_transaction_session_timeout="300ms"):
+        idle = handlers.idle_in_transaction.enqueue(seconds=1.0)
+        worker = start_worker("--concurrency", "1", awa=QUICK)
+        wait_until(lambda: database.job(idle.id)["state"] == "failed", timeout=30, message=worker.text)
+        handlers.record.enqueue(number=1)
+        handlers.record.using(delay=0.2).enqueue(number=2)
+        wait_until(lambda: database.effects("record") == [1, 2], timeout=20, message=worker.text)
+        assert worker.stop() == 0
+    errors = database.job(idle.id)["errors"]
+    assert len(errors) == 1
+    assert "failed, trying again" not in worker.text()
+    observe(
+        f"the job fails ({errors[0]['class']}), the worker's own sessions and the next jobs do not notice"
+    )
+
+
+@pytest.mark.fault("F35", injected="a REPEATABLE READ snapshot is held while 3,000 jobs run")
+@pytest.mark.slow
+def test_pinned_snapshot(
+    database: Database, connect: Connect, start_worker: StartWorker, observe: Observe
+) -> None:
+    worker = start_worker("--concurrency", "16")
+    worker.wait_ready(database.connection)
+
+    def rate() -> float:
+        before = database.states().get("completed", 0)
+        began = time.monotonic()
+        handlers.nothing.enqueue_many([{"number": number} for number in range(3_000)])
+        wait_until(
+            lambda: database.states() == {"completed": before + 3_000}, timeout=60, message=worker.text
+        )
+        return 3_000 / (time.monotonic() - began)
+
+    rate()
+    free = rate()
+    with connect(autocommit=False) as reader:
+        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        seen = reader.execute("SELECT count(*) FROM awa.jobs").fetchone()
+        held = [rate() for _ in range(3)]
+        assert reader.execute("SELECT count(*) FROM awa.jobs").fetchone() == seen
+    again = rate()
+    assert worker.stop() == 0
+    assert database.rows("SELECT DISTINCT run_lease FROM awa.jobs") == [(1,)]
+    dead = database.value("SELECT pg_size_pretty(pg_table_size('awa.jobs_hot'))")
+    assert min(held) > free / 5
+    observe(
+        f"{free:,.0f} jobs/s before, {', '.join(f'{each:,.0f}' for each in held)} while held, "
+        f"{again:,.0f} after; the table has {dead}"
+    )
