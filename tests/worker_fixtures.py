@@ -57,7 +57,7 @@ class Database:
 @pytest.fixture
 def audited(clean_queue: None, database_url: str) -> Iterator[None]:
     """Each step of each job is written down; it goes after the sessions of ``connect``."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
+    with psycopg.connect(database_url, autocommit=True, application_name=audit.BY_HAND) as connection:
         connection.execute("SET lock_timeout = '15s'")
         audit.install(connection)
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from django.db import connections, transaction
@@ -52,13 +52,16 @@ async def run_attempt_async(
     worker: str,
     cancelled: Callable[[], bool] = lambda: False,
     report: Callable[[dict[str, JSON]], None] = lambda progress: None,
+    prepare: Callable[[], Awaitable[None]] | None = None,
 ) -> Outcome:
-    """Run an ``async def`` handler once on this loop; what that means for the job."""
+    """Run an ``async def`` handler once on this loop, after ``prepare``; what that means for the job."""
     seconds = timeout_of(job, handler)
     timer = asyncio.timeout(seconds)
     pid = os.getpid()
     try:
         arguments = handler.decode(job.args)
+        if prepare is not None:
+            await prepare()
         async with timer:
             if handler.takes_context:
                 value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from queue import SimpleQueue
 from typing import NoReturn, Protocol
 
+from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.signals import connection_created
 
 from awa_django import failpoints, registry
 from awa_django.codec import JSON
@@ -68,6 +70,8 @@ class Executor:
         self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_stopping = False
+        self._loop_has_connections = False
+        self._closing: asyncio.Future[None] | None = None
         self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
         self._mean_seconds = float("inf")
         # When a handler last ended, or the first one started after a pause.
@@ -278,6 +282,7 @@ class Executor:
     def _ensure_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            connection_created.connect(self._note_connection)
             threading.Thread(
                 target=self._serve_loop, args=(self._loop,), name="awa-loop", daemon=True
             ).start()
@@ -300,6 +305,15 @@ class Executor:
         for held in batch:
             self._tasks[held.slot] = held, self._loop.create_task(self._run_async(held))
 
+    async def _cycle_connections(self) -> None:
+        """Do round a job for Django's connections of the loop's helper thread what handler threads do."""
+        await sync_to_async(_cycle)()
+
+    def _note_connection(self, **_: object) -> None:
+        """Async handlers use the database, on asgiref's thread: only then is it looked after."""
+        if threading.current_thread() not in self._threads:
+            self._loop_has_connections = True
+
     async def _run_async(self, held: HeldJob) -> None:
         try:
             handler = _handler(held)
@@ -316,11 +330,20 @@ class Executor:
                 worker=self._worker,
                 cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
                 report=lambda progress: self._sink.report(held, progress),
+                prepare=self._cycle_connections if self._loop_has_connections else None,
             )
             del self._tasks[held.slot]
+            if self._loop_has_connections and not self._tasks:
+                # Nobody comes soon: what is to be closed after a job is closed now.
+                self._closing = asyncio.ensure_future(self._cycle_connections())
             self._ended(held, outcome)
         except Exception as exc:  # noqa: BLE001
             _give_up(exc)
+
+
+def _cycle() -> None:
+    reset_queries()
+    close_old_connections()
 
 
 def _give_up(exc: BaseException) -> NoReturn:
