@@ -104,14 +104,14 @@ class Session:
             def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
                 if session._is_stepped and not str(query).startswith(("SAVEPOINT", "RELEASE", "ROLLBACK TO")):
                     session.gate.wait()
-                return super().execute(query, *args, **kwargs)
+                return super().execute(query, *args, **kwargs)  # type: ignore[misc]
 
         def stepped_commit() -> None:
             if session._is_stepped:
                 session.gate.wait()
             commit()
 
-        raw.cursor_factory = SteppedCursor
+        raw.cursor_factory = SteppedCursor  # type: ignore[assignment]
         raw.commit = stepped_commit  # type: ignore[method-assign]
         raw.execute("SET lock_timeout = '20s'")
 
@@ -125,8 +125,8 @@ class Run:
     """Whose step came when: a and b."""
     choices: tuple[tuple[str, str], ...]
     """At each step: who could have been let go, and who was."""
-    waited: bool
-    """Whether one had to wait for a lock of the other."""
+    waited: frozenset[str]
+    """Who had to wait for a lock of the other."""
 
 
 class Stepper:
@@ -155,20 +155,21 @@ class Stepper:
             self._sessions[name].order(operation)
             assert self._sessions[name].gate.has_stopped(LONGEST_STEP)
         taken: list[tuple[str, str]] = []
-        waited = False
+        waited: set[str] = set()
         while ready := "".join(name for name in then if self._sessions[name].gate.state == "ready"):
             wanted = order[len(taken)] if len(taken) < len(order) else ready[0]
             name = wanted if wanted in ready else ready[0]
             taken.append((ready, name))
             self._sessions[name].gate.open()
             for each in (name, *(other for other in "ab" if other != name)):
-                waited |= not self._has_stopped(each)
+                if not self._has_stopped(each):
+                    waited.add(each)
             if all(session.gate.state == "working" for session in self._sessions.values()):
                 # Each waits for the other: PostgreSQL ends one of them.
                 assert any(session.gate.has_stopped(LONGEST_STEP) for session in self._sessions.values())
         assert all(session.gate.state == "done" for session in self._sessions.values())
         answers = (self._sessions["a"].answer, self._sessions["b"].answer)
-        return Run(answers, "".join(name for _, name in taken), tuple(taken), waited)
+        return Run(answers, "".join(name for _, name in taken), tuple(taken), frozenset(waited))
 
     def explore(self, a: Callable[[], Operation], b: Callable[[], Operation]) -> Iterator[Run]:
         """All orders. ``a`` and ``b`` make the operation anew, which is when the rows are put back."""

@@ -83,7 +83,12 @@ def _write_or_split(
 
 def _after(model: Model, job: ModelJob, end: End) -> ModelJob | None:
     errors = job.errors if end.entry is None else (*job.errors, end.entry)
-    deferred = {"heartbeat_at": None, "deadline_at": None, "run_at": end.run_at, "errors": errors}
+    deferred: dict[str, Any] = {
+        "heartbeat_at": None,
+        "deadline_at": None,
+        "run_at": end.run_at,
+        "errors": errors,
+    }
     match end.way:
         case "unstorable":
             raise Unstorable
