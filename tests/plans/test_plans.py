@@ -120,6 +120,8 @@ CLAIM = {
 
 BATCHED: dict[str, dict[str, object]] = {
     "heartbeat": {},
+    "lock_free_runs": {},
+    "still_running": {},
     "progress": {"progress": "{}"},
     "complete": {"results": None},
     "complete_and_delete": {},
