@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import datetime, timedelta
 
 from awa_django import failpoints
@@ -15,6 +16,9 @@ from awa_django.worker.leader import Leader
 logger = logging.getLogger(__name__)
 
 BATCH = 1_000
+# A pass that looks at millions of rows (a short retention beside a long one) is not made again at once:
+# pruning takes at most this share of the time.
+LARGEST_SHARE = 0.05
 
 
 class Pruner(Duty):
@@ -34,6 +38,7 @@ class Pruner(Duty):
         failpoints.hit("in_prune")
         cursor: datetime | None = None
         pruned_count = 0
+        started_at = time.monotonic()
         while self.is_leading:
             with self.session.use() as connection:
                 batch = prune(connection, self._rules, cursor=cursor, batch=BATCH)
@@ -43,7 +48,7 @@ class Pruner(Duty):
             cursor = batch.cursor
         if pruned_count:
             logger.info("pruned %s jobs past their retention", pruned_count)
-        return None
+        return max(self.interval.total_seconds(), (time.monotonic() - started_at) / LARGEST_SHARE)
 
 
 def retention_rules(retention: Retention) -> list[RetentionRule]:

@@ -31,6 +31,7 @@ class Service(ABC):
     def __init__(self) -> None:
         self.last_good_tick: float | None = None
         self._failures = 0
+        self._waits = 0.0
         self._logged_at = float("-inf")
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -56,8 +57,8 @@ class Service(ABC):
 
     @property
     def longest_tick(self) -> float:
-        """Seconds that may lie between two good ticks by the nature of the loop."""
-        return self.interval.total_seconds()
+        """Seconds that may lie between two good ticks by the nature of the loop, or by its own last word."""
+        return max(self.interval.total_seconds(), self._waits)
 
     @property
     def is_stopping(self) -> bool:
@@ -88,7 +89,8 @@ class Service(ABC):
         self._failures = 0
         self._logged_at = float("-inf")
         self.last_good_tick = time.monotonic()
-        return self.interval.total_seconds() if wait is None else wait
+        self._waits = self.interval.total_seconds() if wait is None else wait
+        return self._waits
 
     def _log_failure(self, exc: Exception, wait: float) -> None:
         """Once a minute while it goes on: a database that is away for hours must not fill the log."""

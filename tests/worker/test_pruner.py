@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from awa_django.conf import Retention
-from awa_django.storage.prune import RetentionRule
+from awa_django.storage.prune import PruneBatch, RetentionRule, prune
 from awa_django.worker import pruner as module
 from awa_django.worker.database import Session
 from awa_django.worker.pruner import Pruner, retention_rules
@@ -58,3 +60,23 @@ def test_a_pass_deletes_all_that_is_past_its_retention(
     pruner.tick()
     assert [job_id for job_id in kept if reload_job(job_id) is None] == []
     assert [job_id for job_id in gone if reload_job(job_id) is not None] == []
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("clean_queue")
+def test_a_long_pass_is_not_made_again_at_once(
+    session: Session, leader: AtWill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many rows a short retention makes it look at, it takes a twentieth of the time."""
+    pruner = Pruner(session, leader, interval=timedelta(seconds=1), retention=RETENTION)
+    leader.leads = True
+    assert pruner.tick() == 1.0
+
+    def slow(*args: Any, **kwargs: Any) -> PruneBatch:
+        time.sleep(0.1)
+        return prune(*args, **kwargs)
+
+    monkeypatch.setattr(module, "prune", slow)
+    wait = pruner.perform()
+    assert wait is not None
+    assert wait >= 2.0
