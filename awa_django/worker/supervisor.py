@@ -62,6 +62,8 @@ LOOK_EVERY = 0.1
 START_PATIENCE = 30.0
 # The rows of the last children must be settled within this at the end.
 FAREWELL_PATIENCE = 10.0
+# But there is always this much for the last statements.
+LEAST_PATIENCE = 2.0
 
 
 class Supervisor:
@@ -279,11 +281,12 @@ class Supervisor:
             service.stop(timeout=0.0)
         for service in self._services:
             service.stop(timeout=max(give_up_at - time.monotonic(), 0.1))
-        for step in (self.leader.resign, self.reconciler.withdraw):
-            try:
-                step()
-            except psycopg.Error as exc:
-                logger.warning("the database does not answer at the end: %s", exc)
+        # On a thread: what a database that is gone is owed must not keep the process.
+        goodbye = threading.Thread(target=self._say_goodbye, name="awa-goodbye", daemon=True)
+        goodbye.start()
+        goodbye.join(max(give_up_at - time.monotonic(), LEAST_PATIENCE))
+        if goodbye.is_alive():
+            logger.warning("the database does not answer at the end: what is left there will expire")
         if self._health_server is not None:
             self._health_server.stop()
         self._question.close()
@@ -294,6 +297,13 @@ class Supervisor:
         )
         told = ", ".join(f"{count} {name.lower().replace('_', ' ')}" for name, count in counts)
         logger.info("worker %s ended: %s", self.name, told)
+
+    def _say_goodbye(self) -> None:
+        for step in (self.leader.resign, self.reconciler.withdraw):
+            try:
+                step()
+            except psycopg.Error as exc:
+                logger.warning("the database does not answer at the end: %s", exc)
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
