@@ -9,6 +9,10 @@ from django.db.migrations.operations.base import Operation
 
 from awa_django.conf import get_settings
 
+# Milliseconds that a migration waits for a lock on a table: behind one that waits, all others queue up.
+# It is then rolled back and can be run again. A lock_timeout of the role's own counts instead.
+LOCK_TIMEOUT = 2_000
+
 # Any constant that nobody else is likely to lock; "awa" and "migr" in ASCII.
 MIGRATION_LOCK = 0x6177616D696772
 
@@ -68,6 +72,10 @@ class RunSQLFile(Operation):
             return default
         with schema_editor.connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
+            cursor.execute(
+                "SELECT set_config('lock_timeout', %s, true) WHERE current_setting('lock_timeout') = '0'",
+                [f"{LOCK_TIMEOUT}ms"],
+            )
             cursor.execute("SELECT to_regclass('awa.schema_version') IS NOT NULL")
             if not cursor.fetchone()[0]:
                 return False
