@@ -131,6 +131,7 @@ def test_term_lets_running_jobs_end_and_gives_back_the_rest(
     assert database.value("SELECT max(attempt) FROM awa.jobs_hot WHERE state = 'available'") == 0
 
 
+@pytest.mark.fault("F8", injected="SIGTERM with two jobs of 60 s running, 0.5 s to end")
 def test_term_gives_back_running_jobs_when_time_is_over(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -142,6 +143,7 @@ def test_term_gives_back_running_jobs_when_time_is_over(
     assert database.rows("SELECT DISTINCT attempt, cardinality(errors) FROM awa.jobs_hot") == [(0, 0)]
 
 
+@pytest.mark.fault("F9", injected="a second TERM or INT while a job of 60 s runs")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_second_signal_stops_at_once(database: Database, start_worker: StartWorker, number: int) -> None:
     handlers.sleep.enqueue(seconds=60)
@@ -210,6 +212,9 @@ def test_results_that_cannot_be_stored_never_leave_a_job_running(
     assert len(database.job(raised[2])["errors"][0]["error"]) <= 2_000
 
 
+@pytest.mark.fault(
+    "F12", injected="SystemExit, KeyboardInterrupt, GeneratorExit, CancelledError; def and async"
+)
 def test_base_exceptions_end_the_job_and_not_the_worker(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -264,6 +269,7 @@ def test_worker_says_which_option_is_wrong(database: Database, start_worker: Sta
     assert "--queues mail: the concurrency must be a number, not 'many'" in worker.text()
 
 
+@pytest.mark.fault("U09", injected="an ImportError in a module of jobs, a job waiting")
 def test_import_error_stops_the_start(database: Database, start_worker: StartWorker) -> None:
     handlers.record.enqueue(number=1)
     worker = start_worker(awa={"IMPORTS": ["tests.no_such_module"]})
@@ -272,6 +278,7 @@ def test_import_error_stops_the_start(database: Database, start_worker: StartWor
     assert database.states() == {"available": 1}
 
 
+@pytest.mark.fault("U61", injected="an edited file while a job of 60 s runs under --reload")
 def test_reload_gives_back_what_runs_and_starts_anew(
     database: Database, start_worker: StartWorker, worker_env: dict[str, str], tmp_path: Path
 ) -> None:

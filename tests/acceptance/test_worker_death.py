@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests import handlers
+from tests.fault_report import Observe
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database, StartWorker
 
@@ -18,7 +19,11 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
 QUICK = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.5}
 
 
-def test_killed_child_runs_its_twenty_jobs_again(database: Database, start_worker: StartWorker) -> None:
+@pytest.mark.fault("F1", injected="kill -9 of the only child with 20 jobs running")
+@pytest.mark.fault("U09", injected="kill -9 inside a handler")
+def test_killed_child_runs_its_twenty_jobs_again(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
     handlers.sleep_first.enqueue_many([{"seconds": 60, "number": number} for number in range(20)])
     worker = start_worker("--concurrency", "20")
     wait_until(lambda: len(database.effects("started")) == 20, timeout=30, message=worker.text)
@@ -35,8 +40,11 @@ def test_killed_child_runs_its_twenty_jobs_again(database: Database, start_worke
     )
     assert rows == [(2, 2, "process died (signal 9)", 1)]
     assert took < 15, f"the jobs ran again only after {took:.1f} s"
+    observe(f"all 20 had run again and completed {took:.1f} s after the kill, one error entry each")
 
 
+@pytest.mark.fault("F2", injected="kill -9 with 50 jobs held and not started")
+@pytest.mark.fault("F6", injected="a handler that kills its process in both of its attempts")
 def test_killed_child_gives_back_what_it_never_started(database: Database, start_worker: StartWorker) -> None:
     """Prefetched behind a quick job: they are held, and not started, when the child dies."""
     handlers.nothing.enqueue_many([{"number": number} for number in range(300)])
@@ -71,6 +79,7 @@ def test_handler_that_exits_the_process_fails_alone(database: Database, start_wo
     assert database.job(doomed.id)["errors"][0]["error"] == "process died (exit code 7)"
 
 
+@pytest.mark.fault("F1", injected="kill -9 of the supervisor alone, its child lives on")
 def test_killed_supervisor_is_rescued_by_another_worker(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -94,6 +103,7 @@ def test_killed_supervisor_is_rescued_by_another_worker(
     assert "stopped sending heartbeats" in rescued
 
 
+@pytest.mark.fault("F5", injected="SIGSTOP of a child for longer than staleness, then SIGCONT")
 def test_frozen_child_loses_its_lease_and_its_late_finish(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -113,6 +123,7 @@ def test_frozen_child_loses_its_lease_and_its_late_finish(
     assert database.rows("SELECT run_lease, cardinality(errors) FROM awa.jobs_hot") == [(2, 1)]
 
 
+@pytest.mark.fault("F13", injected="a handler that holds the GIL for 5 s, staleness 2 s")
 def test_handler_that_holds_the_gil_is_not_taken_for_dead(
     database: Database, start_worker: StartWorker
 ) -> None:
@@ -123,6 +134,7 @@ def test_handler_that_holds_the_gil_is_not_taken_for_dead(
     assert database.job(held.id)["run_lease"] == 1
 
 
+@pytest.mark.fault("F13", injected="a def handler that goes on for 60 s past its timeout of 0.3 s")
 def test_overdue_handler_that_ignores_its_deadline_loses_its_process(
     database: Database, start_worker: StartWorker
 ) -> None:
