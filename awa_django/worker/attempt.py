@@ -19,7 +19,7 @@ from awa_django.context import JobContext
 from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
-from awa_django.storage.rows import ClaimedJob, Completion, Outcome
+from awa_django.storage.rows import ClaimedJob, Completion, Outcome, Release
 from awa_django.worker import forks, verdict
 
 
@@ -30,16 +30,18 @@ def run_attempt(
     worker: str,
     cancelled: Callable[[], bool] = lambda: False,
     report: Callable[[dict[str, JSON]], None] = lambda progress: None,
+    may_begin: Callable[[], bool] = lambda: True,
 ) -> Outcome | None:
     """Run a ``def`` handler once on this thread; what that means for the job.
 
-    None: the handler is ``atomic`` and its completion is committed already.
+    None: the handler is ``atomic`` and its completion is committed already. ``may_begin`` is asked
+    after what may take long before the handler begins; without its leave the job is released.
     """
     try:
         arguments = handler.decode(job.args)
         context = _context(job, handler, cancelled, report) if handler.takes_context else None
         if handler.atomic:
-            return _run_atomic(job, handler, context, arguments, worker)
+            return _run_atomic(job, handler, context, arguments, worker, may_begin)
         return _returned(job, handler, _call(handler, context, arguments), worker)
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
         return verdict.raised(job, exc, worker=worker)
@@ -53,8 +55,10 @@ async def run_attempt_async(
     cancelled: Callable[[], bool] = lambda: False,
     report: Callable[[dict[str, JSON]], None] = lambda progress: None,
     prepare: Callable[[], Awaitable[None]] | None = None,
+    may_begin: Callable[[], bool] = lambda: True,
 ) -> Outcome:
-    """Run an ``async def`` handler once on this loop, after ``prepare``; what that means for the job."""
+    """Run an ``async def`` handler once on this loop, after ``prepare`` and if it then ``may_begin``;
+    what that means for the job."""
     seconds = timeout_of(job, handler)
     timer = asyncio.timeout(seconds)
     pid = os.getpid()
@@ -62,6 +66,8 @@ async def run_attempt_async(
         arguments = handler.decode(job.args)
         if prepare is not None:
             await prepare()
+            if not may_begin():
+                return Release(job.key)
         async with timer:
             if handler.takes_context:
                 value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
@@ -115,12 +121,19 @@ def _call(handler: Handler, context: JobContext | None, arguments: dict[str, obj
 
 
 def _run_atomic(
-    job: ClaimedJob, handler: Handler, context: JobContext | None, arguments: dict[str, object], worker: str
+    job: ClaimedJob,
+    handler: Handler,
+    context: JobContext | None,
+    arguments: dict[str, object],
+    worker: str,
+    may_begin: Callable[[], bool],
 ) -> Outcome | None:
     """The handler and its completion in one transaction: its database effects happen exactly once."""
     alias = get_settings().database
     try:
         with transaction.atomic(using=alias):
+            if not may_begin():  # a dead connection, or a new one, may have taken its time
+                raise _NotCompleted(Release(job.key))
             outcome = _returned(job, handler, _call(handler, context, arguments), worker)
             if not isinstance(outcome, Completion):
                 raise _NotCompleted(outcome)

@@ -19,6 +19,7 @@ from django.db.backends.signals import connection_created
 
 from awa_django import failpoints, registry
 from awa_django.codec import JSON
+from awa_django.conf import get_settings
 from awa_django.registry import Handler
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
@@ -66,6 +67,8 @@ class Executor:
         self._worker = worker
         self._slots = slots
         self._sink = sink
+        settings = get_settings()
+        self._sure_for = (settings.stale_after - settings.heartbeat_interval).total_seconds()
         self._threads: list[threading.Thread] = []
         self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -275,7 +278,12 @@ class Executor:
             worker=self._worker,
             cancelled=cancelled,
             report=lambda progress: self._sink.report(held, progress),
+            may_begin=lambda: self._is_surely_ours(held),
         )
+
+    def _is_surely_ours(self, held: HeldJob) -> bool:
+        """Whether its lease cannot have been lost yet, even if nobody has beaten for it since the claim."""
+        return time.monotonic() - held.held_at < self._sure_for
 
     # On the event loop.
 
@@ -331,6 +339,7 @@ class Executor:
                 cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
                 report=lambda progress: self._sink.report(held, progress),
                 prepare=self._cycle_connections if self._loop_has_connections else None,
+                may_begin=lambda: self._is_surely_ours(held),
             )
             del self._tasks[held.slot]
             if self._loop_has_connections and not self._tasks:

@@ -20,7 +20,7 @@ from awa_django.jobs.job import Job
 from awa_django.outcomes import Cancel, RetryAfter, Snooze
 from awa_django.retry import Fixed
 from awa_django.states import JobState
-from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Ending, Outcome
+from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
 from tests.factories import insert_job, reload_job, update_job
 
@@ -293,3 +293,31 @@ class TestAtomic:
         with override_settings(AWA={"RETENTION": {"completed": 0}}):
             assert run(atomic, claimed('{"how": "ok"}', id=job_id)) is None
         assert (reload_job(job_id), audited()) == (None, ["effect"])
+
+
+@pytest.mark.django_db(transaction=True)
+def test_atomic_handler_does_not_begin_when_its_transaction_took_too_long() -> None:
+    """BEGIN hung on a dead connection, or the process was paused in it: the job was another's by then."""
+    begun = []
+
+    @job(kind="t.late", atomic=True)
+    def late() -> None:
+        begun.append(1)
+
+    assert run(late, claimed(), may_begin=lambda: False) == Release(Attempt(5, 9))
+    assert begun == []
+
+
+def test_async_handler_does_not_begin_when_what_comes_before_it_took_too_long() -> None:
+    begun = []
+
+    @job(kind="t.late_async")
+    async def late() -> None:
+        begun.append(1)
+
+    async def prepare() -> None:
+        pass
+
+    given = {"prepare": prepare, "may_begin": lambda: False}
+    assert run_async(late, claimed(), **given) == Release(Attempt(5, 9))
+    assert begun == []

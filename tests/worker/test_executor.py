@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from django.db import transaction
 
 from awa_django import registry
 from awa_django.codec import JSON
@@ -222,6 +224,30 @@ def test_job_held_across_a_pause_of_the_process_is_given_back(
     assert bench.outcomes[late.job.id] == Release(late.attempt)
     bench.let_go(2)
     assert len(bench.started) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_atomic_job_whose_lease_may_be_lost_before_it_begins_is_given_back(
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+
+    @job(kind="t.atomic", atomic=True)
+    def atomic() -> None:
+        begun.append(1)
+
+    bench = make_bench()
+    held = bench.hold("t.atomic")
+
+    def slow_begin(**_: object) -> contextlib.AbstractContextManager[None]:
+        held.held_at -= 61  # STALE_AFTER less HEARTBEAT_INTERVAL is 60 s
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(transaction, "atomic", slow_begin)
+    bench.executor.submit([held])
+    wait_until(lambda: held.job.id in bench.outcomes)
+    assert bench.outcomes[held.job.id] == Release(held.attempt)
+    assert begun == []
 
 
 def test_cancelled_async_handler_is_told_once_and_may_clean_up(make_bench: Callable[..., Bench]) -> None:
