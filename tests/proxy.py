@@ -75,7 +75,7 @@ class Proxy:
 
     def lead_to(self, url: str) -> None:
         """Connections that are opened from now lead there."""
-        self._upstream_url = url
+        self.upstream_url = url
         parts = urlsplit(url)
         self._host = parts.hostname or parse_qs(parts.query).get("host", ["127.0.0.1"])[0]
         self._server_port = parts.port or 5432
@@ -83,7 +83,7 @@ class Proxy:
     @property
     def url(self) -> str:
         """The upstream's URL, through the proxy."""
-        parts = urlsplit(self._upstream_url)
+        parts = urlsplit(self.upstream_url)
         user = quote(parts.username or "", safe="")
         if parts.password:
             user += f":{parts.password}"

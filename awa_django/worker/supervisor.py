@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import random
 import secrets
 import signal
 import socket
@@ -201,7 +202,7 @@ class Supervisor:
                 if time.monotonic() > give_up_at or self._signals:
                     raise
                 logger.warning("the database does not answer yet: %s", exc)
-                mp_connection.wait([self._poked], timeout=1.0)
+                mp_connection.wait([self._poked], timeout=random.uniform(0.5, 1.5))
             finally:
                 session.close()
         connections.close_all()  # nothing of the parent's may be open when children are forked
