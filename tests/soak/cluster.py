@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import subprocess
+import time
 from typing import Any
 
 import psycopg
 
 from example_project import embedded_postgres as embedded
 from tests.waiting import wait_until
+
+START_TRIES = 5
 
 
 class SoakCluster:
@@ -33,8 +37,14 @@ class SoakCluster:
         self._control("stop", "--mode=immediate")
 
     def start(self) -> None:
-        self._control("start", f"--log={self._cluster.log}", "--wait", "--timeout=60")
-        self.restart_count += 1
+        """Start it again; more than once, as the last processes of a crashed server hold its memory."""
+        for _ in range(START_TRIES):
+            done = self._control("start", f"--log={self._cluster.log}", "--wait", "--timeout=60")
+            if not done.returncode:
+                self.restart_count += 1
+                return
+            time.sleep(1)
+        raise RuntimeError(f"PostgreSQL does not start: {done.stdout}")
 
     def remove(self) -> None:
         """Stop it, and delete its data."""
@@ -43,7 +53,5 @@ class SoakCluster:
             wait_until(lambda: not (self._cluster.data / "postmaster.pid").exists(), timeout=20)
         shutil.rmtree(self._cluster.home, ignore_errors=True)
 
-    def _control(self, *arguments: str) -> None:
-        done = embedded._run(self._cluster, "pg_ctl", f"--pgdata={self._cluster.data}", *arguments)
-        if done.returncode and arguments[0] == "start":
-            raise RuntimeError(f"PostgreSQL does not start: {done.stdout}")
+    def _control(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return embedded._run(self._cluster, "pg_ctl", f"--pgdata={self._cluster.data}", *arguments)
