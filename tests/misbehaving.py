@@ -16,6 +16,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from django.db import connection
+
 from awa_django import Fixed, JobContext, job
 from tests.handlers import effect
 
@@ -54,13 +56,17 @@ def crash(how: str) -> None:
 
 @job(takes_context=True, max_attempts=2, retry=SOON)
 def slow_at_first(context: JobContext, seconds: float) -> None:
-    """The first attempt sleeps, tells whether it was asked to stop meanwhile, and ends."""
+    """The first run sleeps and tells whether it was asked to stop; the second one waits for "go on"."""
     effect("started", context.run_lease)
     if context.run_lease == 1:
         give_up_at = time.monotonic() + seconds
         while time.monotonic() < give_up_at and not context.is_cancelled:
             time.sleep(0.02)
         effect("told to stop" if context.is_cancelled else "not told to stop")
+    else:
+        give_up_at = time.monotonic() + 60
+        while not _has_happened("go on") and time.monotonic() < give_up_at:
+            time.sleep(0.05)
     effect("ended", context.run_lease)
 
 
@@ -148,6 +154,12 @@ def raise_odd(what: str) -> None:
             raise _NoTextError
         case "no class":
             raise _odd_class()
+
+
+def _has_happened(name: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM effects WHERE name = %s)", [name])
+        return bool(cursor.fetchone()[0])
 
 
 def _leave() -> None:

@@ -135,19 +135,22 @@ def test_frozen_worker_learns_that_its_lease_is_over(
         os.kill(pid, signal.SIGSTOP)
     try:
         second = start_worker(awa=QUICK)
-        wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=second.text)
+        wait_until(lambda: database.effects("started") == [1, 2], timeout=30, message=second.text)
     finally:
         for pid in family:
             os.kill(pid, signal.SIGCONT)
-    before = database.job(job_id)
     continued_at = time.monotonic()
-    wait_until(lambda: database.effects("told to stop"), message=first.text)
+    wait_until(lambda: database.effects("told to stop"), timeout=30, message=first.text)
     took = time.monotonic() - continued_at
-    wait_until(lambda: "its run was over" in first.text(), message=first.text)
+    wait_until(lambda: "its run was over" in first.text(), timeout=30, message=first.text)
+    # The new run goes on under its own lease, whatever the old one sent.
+    job = database.job(job_id)
+    assert (job["state"], job["run_lease"], len(job["errors"])) == ("running", 2, 1)
+    database.connection.execute("INSERT INTO effects (name) VALUES ('go on')")
+    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=second.text)
     assert (first.stop(), second.stop()) == (0, 0)
-    assert database.effects("started") == [1, 2]
-    assert database.job(job_id) == before
-    assert (before["run_lease"], before["heartbeat_at"], len(before["errors"])) == (2, None, 1)
+    assert database.effects("ended") == [1, 2]
+    assert database.job(job_id)["run_lease"] == 2
     observe(f"ran elsewhere; the old handler was told {took:.1f} s after SIGCONT, its finish was refused")
 
 
