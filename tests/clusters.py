@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import itertools
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -153,6 +154,12 @@ def cluster(directory: Path | None = None, **settings: object) -> Iterator[Clust
         yield made
     finally:
         made.remove()
+
+
+def server_version() -> int:
+    """The major version of the servers."""
+    told = subprocess.run([_home().binaries / "postgres", "--version"], capture_output=True, text=True)
+    return int(re.findall(r"\d+", told.stdout)[0])
 
 
 def free_port() -> int:

@@ -16,7 +16,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from tests import handlers
-from tests.clusters import PROJECT_DIR, cluster, free_port
+from tests.clusters import PROJECT_DIR, cluster, free_port, server_version
 from tests.conftest import Connect
 from tests.fault_report import Observe
 from tests.faults.conftest import StartWorkerAt, django_at
@@ -190,7 +190,7 @@ print("consistent")
 """
 
 
-@pytest.mark.parametrize("own_router", [True, False])
+@pytest.mark.parametrize("own_router", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.fault("F29", injected="a router sends reads to a standby that is behind")
 def test_router_that_reads_from_a_replica(
     worker_env: dict[str, str], observe: Observe, own_router: bool
@@ -228,7 +228,7 @@ def test_router_that_reads_from_a_replica(
 
 @pytest.mark.fault("F36", injected="a listener stuck in a transaction keeps the queue of notifications full")
 def test_full_notification_queue(start_worker_at: StartWorkerAt, observe: Observe) -> None:
-    if cluster_version() < 170000:
+    if server_version() < 17:
         pytest.skip("the queue of notifications can be made small from PostgreSQL 17 on")
     with cluster(max_notify_queue_pages=64) as server, server.connect() as own, django_at(server.url):
         database = Database(own)
@@ -259,9 +259,3 @@ def test_full_notification_queue(start_worker_at: StartWorkerAt, observe: Observ
 def fill_notification_queue(session: psycopg.Connection[Any]) -> None:
     for number in range(200):
         session.execute("SELECT pg_notify('awa_jobs', rpad(%s, 7900, 'x'))", [str(number)])
-
-
-def cluster_version() -> int:
-    """The version of the servers that tests start, as 170000."""
-    with cluster() as server, server.connect() as session:
-        return session.info.server_version

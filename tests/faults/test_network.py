@@ -23,7 +23,8 @@ from tests.worker_fixtures import Database
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-COMPLETE = b"Finalize running attempts as completed"
+# The sessions that are in use all the time.
+AT_WORK = {"claim", "complete", "heartbeat", "leader", "listen", "promote", "reconcile"}
 CLAIM = b"Claim due jobs"
 
 
@@ -135,21 +136,40 @@ def test_enqueue_whose_answer_was_lost(database: Database, proxy: Proxy, observe
 def test_half_open_sessions_are_found(
     database: Database, proxy: Proxy, start_worker_at: StartWorkerAt, observe: Observe
 ) -> None:
-    worker = start_worker_at(proxy.url)
+    worker = start_worker_at(proxy.url, awa={"HEARTBEAT_INTERVAL": 3.0, "STALE_AFTER": 60.0})
     handlers.record.enqueue(number=0)
     wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    handlers.nothing_after.enqueue(seconds=4.0)
+    wait_until(lambda: database.states() == {"completed": 1, "running": 1}, message=worker.text)
     sessions = proxy.open_count
+    before = dict(proxy.accepted)
     proxy.add(Mode.BLACK_HOLE)
     proxy.clear()  # sessions that are open are lost, new ones pass
     lost_at = time.monotonic()
     handlers.record.enqueue(number=1)
     handlers.record.using(delay=0.1).enqueue(number=2)
+    found: dict[str, float] = {}
+
+    def all_found() -> bool:
+        for name, count in proxy.accepted.items():
+            purpose = name.rpartition("-")[2]
+            if count > before.get(name, 0) and purpose in AT_WORK:
+                found.setdefault(purpose, time.monotonic() - lost_at)
+        return len(found) == len(AT_WORK)
+
+    wait_until(all_found, timeout=40, message=lambda: f"{found} {worker.text()}")
     wait_until(lambda: database.effects("record") == [0, 1, 2], timeout=40, message=worker.text)
     took = time.monotonic() - lost_at
-    assert worker.stop() == 0
-    assert database.states() == {"completed": 3}
+    wait_until(lambda: database.states() == {"completed": 4}, timeout=40, message=worker.text)
+    assert worker.stop(60) == 0
+    assert database.rows("SELECT DISTINCT run_lease FROM awa.jobs") == [(1,)]
     assert took < 30
-    observe(f"{sessions} sessions lost in silence; jobs due at once and later ran after {took:.1f} s")
+    assert max(found.values()) < 30
+    told = ", ".join(f"{name} after {seconds:.0f} s" for name, seconds in sorted(found.items()))
+    observe(
+        f"{sessions} sessions lost in silence: {told}; jobs due at once and later ran after {took:.0f} s, "
+        "nothing was rescued"
+    )
 
 
 @pytest.mark.fault("F27", injected="the connection is black-holed in the middle of a statement")
