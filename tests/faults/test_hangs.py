@@ -134,7 +134,7 @@ def test_hung_housekeeping_stops_nothing_else(
         time.sleep(0.2)
     assert "a statement took over 10 s and is cancelled" in worker.text()
     locker.rollback()
-    wait_until(lambda: "cron works again" in worker.text(), timeout=30, message=worker.text)
+    wait_until(lambda: "cron scheduler works again" in worker.text(), timeout=30, message=worker.text)
     assert worker.stop() == 0
     assert database.states() == {"completed": number}
     observe(
