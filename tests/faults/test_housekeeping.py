@@ -1,0 +1,359 @@
+"""Retention, dead rows, idle workers and large tables: bounded work, and claims that stay quick."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+
+from awa_django import doctor
+from awa_django.conf import Retention
+from awa_django.storage.catalogue import catalogue_recent_kinds
+from awa_django.storage.claim import ClaimRequest, claim
+from awa_django.storage.finalize import complete
+from awa_django.storage.promote import promote
+from awa_django.storage.rows import Completion
+from awa_django.storage.vacuum import vacuum_hot
+from awa_django.worker.database import Session
+from awa_django.worker.pruner import Pruner
+from tests import handlers
+from tests.conftest import Connect, empty_queue_tables
+from tests.fault_report import Observe
+from tests.waiting import wait_until
+from tests.worker.conftest import AtWill
+from tests.worker_fixtures import Database, StartWorker
+from tests.worker_process import WorkerProcess
+
+Postgres = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def plain(clean_queue: None, connect: Connect) -> Database:
+    """An empty queue without the audit, whose triggers would be most of what is measured."""
+    return Database(connect())
+
+
+def best_of(count: int, action: Callable[[], object]) -> float:
+    """The median time of an action, in milliseconds."""
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1000
+
+
+def claim_ten(session: Postgres, queue: str = "measured") -> Callable[[], object]:
+    """Ten jobs are claimed, and the claim is rolled back."""
+    request = ClaimRequest(limits={queue: 10}, total=10, worker="w")
+
+    def action() -> None:
+        with session.transaction(force_rollback=True):
+            assert len(claim(session, request)) == 10
+
+    return action
+
+
+def available(database: Database, count: int, queue: str = "measured") -> None:
+    database.connection.execute(
+        "INSERT INTO awa.jobs_hot (kind, queue) SELECT 'k', %s FROM generate_series(1, %s)", [queue, count]
+    )
+
+
+@pytest.mark.fault("F94", injected="two writers of the catalogue at once; one dies before its commit")
+def test_catalogue_converges_whoever_writes_it(plain: Database, connect: Connect, observe: Observe) -> None:
+    plain.connection.execute(
+        "INSERT INTO awa.jobs_hot (kind) SELECT 'k' || mod(n, 50) FROM generate_series(1, 500) AS n"
+    )
+    dying = connect(autocommit=False)
+    catalogue_recent_kinds(dying, window=5000)
+    dying.rollback()
+    writers = [
+        threading.Thread(target=catalogue_recent_kinds, args=(connect(),), kwargs={"window": 5000})
+        for _ in range(4)
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(30)
+    assert plain.value("SELECT count(*) FROM awa.job_kinds") == 50
+    assert [found.name for found in doctor.diagnose() if found.invariant == "I36"] == []
+    observe("50 kinds of 500 jobs, each once, after a rollback and 4 writers at once")
+
+
+@pytest.fixture
+def make_session() -> Iterator[Callable[[], Session]]:
+    made = []
+
+    def make() -> Session:
+        made.append(Session("awa-test-prune", limit=600))
+        return made[-1]
+
+    yield make
+    for session in made:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    "count", [20_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+@pytest.mark.fault(
+    "F95", injected="pruning of 20,000 and 1,000,000 ended jobs of 3 retentions, which then change"
+)
+def test_pruning_is_exact_and_lets_others_work(
+    count: int,
+    plain: Database,
+    connect: Connect,
+    make_session: Callable[[], Session],
+    observe: Observe,
+) -> None:
+    plain.connection.execute(
+        "INSERT INTO awa.jobs_hot (kind, queue, state, finalized_at) "
+        "SELECT 'k', (ARRAY['mail', 'bulk', 'other'])[1 + mod(n, 3)], 'completed', "
+        "now() - make_interval(hours => mod(n, 10), mins => 30) FROM generate_series(1, %s) AS n",
+        [count],
+    )
+    plain.connection.execute("ANALYZE awa.jobs_hot")
+    available(plain, 400, "work")
+    hour = timedelta(hours=1)
+    retention = Retention(
+        by_state={"completed": 4 * hour, "failed": hour, "cancelled": hour},
+        by_queue={"mail": {"completed": hour}, "bulk": {"completed": timedelta(0)}},
+    )
+    expected = (
+        "SELECT count(*) FROM awa.jobs_hot WHERE state = 'completed' AND finalized_at > now() - "
+        "CASE queue WHEN 'mail' THEN interval '1 hour' WHEN 'bulk' THEN interval '0' ELSE %s END"
+    )
+    session = make_session()
+    pruner = Pruner(session, AtWill(session), interval=timedelta(seconds=1), retention=retention)
+    other, longest, stop = connect(), 0.0, threading.Event()
+
+    def work() -> None:
+        nonlocal longest
+        request = ClaimRequest(limits={"work": 1}, total=1, worker="w")
+        while not stop.is_set():
+            started = time.monotonic()
+            jobs = claim(other, request)
+            complete(other, [Completion(job.key) for job in jobs])
+            longest = max(longest, time.monotonic() - started)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        started = time.monotonic()
+        pruner.tick()
+        took = time.monotonic() - started
+    finally:
+        stop.set()
+        worker.join(30)
+    other.execute("DELETE FROM awa.jobs_hot WHERE queue = 'work'")
+    kept = plain.value("SELECT count(*) FROM awa.jobs_hot")
+    assert kept == plain.value(expected, 4 * hour)
+    # The setting is changed, and the worker started again.
+    changed = Retention(by_state={**retention.by_state, "completed": 2 * hour}, by_queue=retention.by_queue)
+    Pruner(session, AtWill(session), interval=timedelta(seconds=1), retention=changed).tick()
+    assert plain.value("SELECT count(*) FROM awa.jobs_hot") == plain.value(expected, 2 * hour) < kept
+    assert longest < 2.0
+    observe(
+        f"{count - kept:,} of {count:,} deleted in {took:.1f} s ({(count - kept) / took:,.0f}/s), exactly "
+        f"those; a claim and completion beside it took {longest * 1000:.0f} ms at most"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.fault("F96", injected="autovacuum off, 60,000 jobs through the hot table")
+@pytest.mark.fault("U49", injected="60,000 jobs beside an idle REPEATABLE READ transaction")
+@pytest.mark.parametrize("pinned", [False, True], ids=["autovacuum off", "pinned snapshot"])
+def test_claims_over_dead_rows_stay_usable_and_recover(
+    pinned: bool, plain: Database, connect: Connect, monkeypatch: pytest.MonkeyPatch, observe: Observe
+) -> None:
+    plain.connection.execute("ALTER TABLE awa.jobs_hot SET (autovacuum_enabled = off)")
+    session, reader = connect(), connect(autocommit=False)
+    request = ClaimRequest(limits={"default": 500}, total=500, worker="w")
+
+    def drain(count: int) -> float:
+        plain.connection.execute(
+            "INSERT INTO awa.jobs_hot (kind) SELECT 'k' FROM generate_series(1, %s)", [count]
+        )
+        started = time.monotonic()
+        while jobs := claim(session, request):
+            complete(session, [Completion(job.key) for job in jobs])
+        return count / (time.monotonic() - started)
+
+    try:
+        vacuum_hot(plain.connection)
+        before = drain(5_000)
+        if pinned:
+            reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            reader.execute("SELECT count(*) FROM awa.jobs_hot")
+        for _ in range(10):
+            drain(5_000)
+        laden = drain(5_000)
+        if pinned:
+            monkeypatch.setattr(doctor, "PINNED_AFTER", timedelta(0))
+            found = {finding.name: finding for finding in doctor.diagnose()}
+            assert str(reader.info.backend_pid) in " ".join(found["pinned_snapshots"].examples)
+        reader.rollback()
+        vacuum_hot(plain.connection)
+        after = drain(5_000)
+    finally:
+        plain.connection.execute("ALTER TABLE awa.jobs_hot RESET (autovacuum_enabled)")
+    assert laden > before / 10
+    assert after > before / 3
+    observe(f"{before:,.0f} jobs/s, {laden:,.0f}/s over 55,000 dead rows, {after:,.0f}/s after a vacuum")
+
+
+def statements(database: Database) -> int:
+    database.connection.execute("SELECT pg_stat_force_next_flush()")
+    count: int = database.value(
+        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+    )
+    return count
+
+
+@pytest.mark.acceptance
+@pytest.mark.fault(
+    "U51", injected="one and two idle workers with 10 queues: transactions counted by the server"
+)
+def test_idle_worker_asks_little(plain: Database, start_plain_worker: StartWorker, observe: Observe) -> None:
+    queues = ",".join(f"q{number}" for number in range(10))
+    worker = start_plain_worker("--queues", queues)
+    worker.wait_ready(plain.connection)
+    time.sleep(3)  # from busy to idle: the waits grow
+
+    def rate() -> float:
+        seconds = 6
+        before = statements(plain)
+        time.sleep(seconds)
+        return (statements(plain) - before) / seconds
+
+    leader = rate()
+    other = start_plain_worker("--queues", queues)
+    other.wait_ready(plain.connection, children=2)
+    time.sleep(3)
+    both = rate()
+    assert worker.stop() == other.stop() == 0
+    assert leader < 12
+    assert both - leader < 6
+    observe(
+        f"{leader:.1f} transactions a second by the worker that leads, of which promotion's look is 4; "
+        f"{both - leader:.1f} by each further one"
+    )
+
+
+@pytest.fixture
+def start_plain_worker(plain: Database, worker_env: dict[str, str], tmp_path: Any, database_url: str) -> Any:
+    """As ``start_worker``, beside no audit."""
+    started: list[WorkerProcess] = []
+
+    def start(*arguments: str, awa: dict[str, Any] | None = None, failpoints: str = "") -> WorkerProcess:
+        started.append(WorkerProcess(worker_env, tmp_path / f"{len(started)}.log", *arguments, awa=awa))
+        return started[-1]
+
+    yield start
+    for worker in started:
+        worker.end()
+
+
+@pytest.mark.slow
+@pytest.mark.acceptance
+@pytest.mark.timeout(600)
+@pytest.mark.fault("U54", injected="30,000 no-op jobs through one worker: memory at 10,000 and at the end")
+def test_memory_of_a_worker_is_flat(
+    plain: Database, start_plain_worker: StartWorker, observe: Observe
+) -> None:
+    worker = start_plain_worker("--concurrency", "16", awa={"RETENTION": {"completed": 0}})
+    worker.wait_ready(plain.connection)
+
+    def run(count: int) -> float:
+        handlers.nothing.enqueue_many({} for _ in range(count))
+        wait_until(
+            lambda: plain.value("SELECT count(*) FROM awa.jobs_hot") == 0, timeout=240, message=worker.text
+        )
+        pids = [worker.pid, *worker.child_pids()]
+        return sum(psutil.Process(pid).memory_info().rss for pid in pids) / 1e6
+
+    run(2_000)
+    early = run(8_000)
+    late = run(20_000)
+    assert worker.stop() == 0
+    assert late < early * 1.1
+    observe(f"{early:.0f} MB after 10,000 jobs, {late:.0f} MB after 30,000")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.fault("U05", injected="500,000 ended rows in the hot table and 500,000 deferred ones")
+@pytest.mark.fault("U04", injected="500,000 deferred rows over 30 days, just copied in, without ANALYZE")
+@pytest.mark.fault("U07", injected="50,000 due rows of a queue that nobody serves")
+def test_claim_and_promotion_do_not_feel_the_other_rows(
+    plain: Database, connect: Connect, database_url: str, observe: Observe
+) -> None:
+    session = connect()
+    available(plain, 200)
+    empty = best_of(30, claim_ten(session))
+    plain.connection.execute(
+        "INSERT INTO awa.jobs_hot (kind, state, finalized_at) "
+        "SELECT 'k', 'completed', now() FROM generate_series(1, 500000)"
+    )
+    plain.connection.execute(
+        "INSERT INTO awa.scheduled_jobs (kind, run_at) "
+        "SELECT 'k', now() + make_interval(secs => n * 5) FROM generate_series(1, 500000) AS n"
+    )
+    laden = best_of(30, claim_ten(session))
+    plain.connection.execute(
+        "INSERT INTO awa.scheduled_jobs (kind, queue, run_at) "
+        "SELECT 'k', 'measured', now() FROM generate_series(1, 5000)"
+    )
+
+    def promote_five_hundred() -> None:
+        with session.transaction(force_rollback=True):
+            assert sum(promote(session, batch=500).values()) == 500
+
+    moved = best_of(5, promote_five_hundred)
+    plain.connection.execute("DELETE FROM awa.scheduled_jobs WHERE queue = 'measured'")
+    available(plain, 50_000, "archive")
+    unserved = best_of(30, claim_ten(session))
+    empty_queue_tables(database_url)
+    assert laden < empty * 1.5 + 1
+    assert unserved < empty * 1.5 + 1
+    assert moved < 100
+    observe(
+        f"claim of 10: {empty:.1f} ms; with a million other rows {laden:.1f} ms, "
+        f"beside 50,000 unserved {unserved:.1f} ms; "
+        f"promotion of 500 of 505,000 deferred without ANALYZE: {moved:.0f} ms"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.fault("U56", injected="the same 6,000 jobs in 1, 4, 16 and 64 queues, one claimer")
+def test_number_of_queues_costs_little(plain: Database, connect: Connect, observe: Observe) -> None:
+    session = connect()
+    rates = {}
+    for count in (1, 4, 16, 64):
+        names = [f"q{number}" for number in range(count)]
+        request = ClaimRequest(limits=dict.fromkeys(names, 100), total=100, worker="w")
+        best = 0.0
+        for _ in range(3):
+            plain.connection.execute(
+                "INSERT INTO awa.jobs_hot (kind, queue) "
+                "SELECT 'k', 'q' || mod(n, %s) FROM generate_series(1, 6000) AS n",
+                [count],
+            )
+            started = time.monotonic()
+            while jobs := claim(session, request):
+                complete(session, [Completion(job.key) for job in jobs])
+            best = max(best, 6000 / (time.monotonic() - started))
+            plain.connection.execute("TRUNCATE awa.jobs_hot")
+        rates[count] = best
+    assert min(rates.values()) > max(rates.values()) * 0.4
+    observe(", ".join(f"{count} queues: {rate:,.0f} jobs/s" for count, rate in rates.items()))
