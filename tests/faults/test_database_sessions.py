@@ -128,7 +128,7 @@ def test_black_holed_leader(
     assert other.stop() == 0
     assert lateness < 10
     assert unready < 50
-    assert ended < 3 + 15
+    assert ended < 25  # a service manager grants 30 s
     observe(
         f"a successor promoted at most {lateness:.1f} s late; not ready after {unready:.0f} s; "
         f"SIGTERM (with --shutdown-timeout 3) ended it after {ended:.0f} s"
