@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 import threading
 import time
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
-from typing import NoReturn, Protocol
 
-from asgiref.sync import sync_to_async
 from django.db import close_old_connections, connections, reset_queries
-from django.db.backends.signals import connection_created
 
 from awa_django import failpoints, registry
-from awa_django.codec import JSON
 from awa_django.conf import get_settings
-from awa_django.registry import Handler
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
-from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
-from awa_django.worker.holdings import LONGEST_HOLD, HeldJob
+from awa_django.worker.attempt import run_attempt, timeout_of
+from awa_django.worker.holdings import HeldJob, handler_of
+from awa_django.worker.loop_runner import LoopRunner
 from awa_django.worker.options import WorkerOptions
+from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
 
 logger = logging.getLogger(__name__)
 
 # A held job should start within this: it decides how many may be held beyond what runs.
 START_WITHIN = 0.1
-# sysexits.h: an internal software error.
-EXIT_BROKEN = 70
 # Share of the newest duration in the running mean of handler times.
 _MEAN_SHARE = 0.05
-
-
-class Sink(Protocol):
-    """Where outcomes go: the completer."""
-
-    def put(self, held: HeldJob, outcome: Outcome | None) -> None: ...
-    def report(self, held: HeldJob, progress: dict[str, JSON]) -> None: ...
 
 
 class Lane:
@@ -71,11 +57,14 @@ class Executor:
         self._sure_for = (settings.stale_after - settings.heartbeat_interval).total_seconds()
         self._threads: list[threading.Thread] = []
         self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_stopping = False
-        self._loop_has_connections = False
-        self._closing: asyncio.Future[None] | None = None
-        self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
+        self._loop_runner = LoopRunner(
+            worker=worker,
+            slots=slots,
+            sink=sink,
+            on_ended=self._ended,
+            may_begin=self._is_surely_ours,
+            handler_threads=lambda: self._threads,
+        )
         self._mean_seconds = float("inf")
         # When a handler last ended, or the first one started after a pause.
         self._moved_at = 0.0
@@ -142,25 +131,18 @@ class Executor:
 
     def cancel_marked(self) -> None:
         """Pass the supervisor's cancel marks on to ``async`` handlers (``def`` handlers look themselves)."""
-        for held, task in list(self._tasks.values()):
-            if held.is_told_to_stop or self._loop is None:
-                continue  # once: its cleaning up must not be cancelled too
-            if self._slots.is_cancelled(held.slot, held.attempt):
-                held.is_told_to_stop = True
-                self._loop.call_soon_threadsafe(task.cancel)
+        self._loop_runner.cancel_marked()
 
     def stop(self) -> None:
         """Let the threads and the loop end once they are idle."""
         for _ in self._threads:
             self._starting.put(None)
-        self._is_stopping = True
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop_runner.stop()
 
     # Under the lock: which jobs may start.
 
     def _wait_in_lane(self, held: HeldJob) -> None:
-        is_async = _handler(held).is_async
+        is_async = handler_of(held).is_async
         key = held.job.queue, is_async
         lane = self._lanes.get(key)
         if lane is None:
@@ -194,17 +176,15 @@ class Executor:
             return held
         return None
 
-    def _start(self, chosen: Iterable[HeldJob], *, on_loop: bool = False) -> None:
+    def _start(self, chosen: Iterable[HeldJob]) -> None:
         for_loop = []
         for held in chosen:
-            if _handler(held).is_async:
+            if handler_of(held).is_async:
                 for_loop.append(held)
             else:
                 self._starting.put(held)
-        if on_loop:
-            self._spawn(for_loop)
-        elif for_loop:
-            self._ensure_loop().call_soon_threadsafe(self._spawn, for_loop)
+        if for_loop:
+            self._loop_runner.start(for_loop)
 
     def _ended(self, held: HeldJob, outcome: Outcome | None) -> HeldJob | None:
         """Hand over the outcome and start what may start now; the job for this thread to go on with."""
@@ -216,7 +196,7 @@ class Executor:
             seconds = self._mean_seconds + (seconds - self._mean_seconds) * _MEAN_SHARE
         self._mean_seconds = seconds
         self._sink.put(held, outcome)
-        is_async = _handler(held).is_async
+        is_async = handler_of(held).is_async
         with self._lock:
             self._running_count -= 1
             self._running_of[held.job.queue] -= 1
@@ -224,10 +204,8 @@ class Executor:
             if not self._lanes:
                 return None
             chosen = self._startable()
-        if is_async:
-            self._start(chosen, on_loop=True)
-            return None
-        own = chosen.pop() if chosen and not _handler(chosen[-1]).is_async else None
+        goes_on = not is_async and bool(chosen) and not handler_of(chosen[-1]).is_async
+        own = chosen.pop() if goes_on else None
         self._start(chosen)
         return own
 
@@ -240,7 +218,7 @@ class Executor:
                 while following is not None:
                     following = self._run(following)
         except BaseException as exc:  # noqa: BLE001  (also what a handler raises in threads not its own)
-            _give_up(exc)
+            give_up(exc)
         connections.close_all()
 
     def _run(self, held: HeldJob) -> HeldJob | None:
@@ -258,10 +236,10 @@ class Executor:
     def _attempt(self, held: HeldJob) -> Outcome | None:
         reset_queries()
         close_old_connections()
-        handler = _handler(held)
+        handler = handler_of(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()
-        if _is_too_late(held):
+        if held.is_too_late:
             return Release(held.attempt)
         must_end_at = started + timeout if timeout is not None else 0.0
         self._slots.start(held.slot, must_end_at)
@@ -285,95 +263,6 @@ class Executor:
         """Whether its lease cannot have been lost yet, even if nobody has beaten for it since the claim."""
         return time.monotonic() - held.held_at < self._sure_for
 
-    # On the event loop.
-
-    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            connection_created.connect(self._note_connection)
-            threading.Thread(
-                target=self._serve_loop, args=(self._loop,), name="awa-loop", daemon=True
-            ).start()
-        return self._loop
-
-    def _serve_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        asyncio.set_event_loop(loop)
-        while not self._is_stopping:
-            # asyncio lets SystemExit and KeyboardInterrupt out of the tasks that handlers make, and
-            # anybody may stop the loop that he runs on: the other jobs on it must go on.
-            try:
-                loop.run_forever()
-            except BaseException:
-                logger.exception("a handler broke out of the event loop, which goes on")
-        connections.close_all()
-        loop.close()
-
-    def _spawn(self, batch: Iterable[HeldJob]) -> None:
-        assert self._loop is not None
-        for held in batch:
-            self._tasks[held.slot] = held, self._loop.create_task(self._run_async(held))
-
-    async def _cycle_connections(self) -> None:
-        """Do round a job for Django's connections of the loop's helper thread what handler threads do."""
-        await sync_to_async(_cycle)()
-
-    def _note_connection(self, **_: object) -> None:
-        """Async handlers use the database, on asgiref's thread: only then is it looked after."""
-        if threading.current_thread() not in self._threads:
-            self._loop_has_connections = True
-
-    async def _run_async(self, held: HeldJob) -> None:
-        try:
-            handler = _handler(held)
-            timeout = timeout_of(held.job, handler)
-            started = held.started_at = time.monotonic()
-            if _is_too_late(held):
-                del self._tasks[held.slot]
-                self._ended(held, Release(held.attempt))
-                return
-            self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
-            outcome = await run_attempt_async(
-                held.job,
-                handler,
-                worker=self._worker,
-                cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
-                report=lambda progress: self._sink.report(held, progress),
-                prepare=self._cycle_connections if self._loop_has_connections else None,
-                may_begin=lambda: self._is_surely_ours(held),
-            )
-            del self._tasks[held.slot]
-            if self._loop_has_connections and not self._tasks:
-                # Nobody comes soon: what is to be closed after a job is closed now.
-                self._closing = asyncio.ensure_future(self._cycle_connections())
-            self._ended(held, outcome)
-        except Exception as exc:  # noqa: BLE001
-            _give_up(exc)
-
-
-def _cycle() -> None:
-    reset_queries()
-    close_old_connections()
-
-
-def _give_up(exc: BaseException) -> NoReturn:
-    """Not the handler but the worker's own code round it broke: what ran would hang in its slot for ever.
-
-    A dead process is rescued at once, and a new one takes its place.
-    """
-    logger.critical("running jobs broke: this worker process ends", exc_info=exc)
-    logging.shutdown()
-    os._exit(EXIT_BROKEN)
-
-
-def _is_too_late(held: HeldJob) -> bool:
-    """Whether the process slept (a paused machine) since the claim: the lease may be another's by now."""
-    return held.started_at - held.held_at > LONGEST_HOLD
-
 
 def _extra(held: HeldJob) -> dict[str, object]:
     return {"job_id": held.job.id, "run_lease": held.job.run_lease, "kind": held.job.kind}
-
-
-def _handler(held: HeldJob) -> Handler:
-    assert held.handler is not None
-    return held.handler

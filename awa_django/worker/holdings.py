@@ -36,6 +36,17 @@ class HeldJob:
     def attempt(self) -> Attempt:
         return Attempt(self.job.id, self.job.run_lease)
 
+    @property
+    def is_too_late(self) -> bool:
+        """Whether the process slept (a paused machine) since the claim: the lease may be another's by now."""
+        return self.started_at - self.held_at > LONGEST_HOLD
+
+
+def handler_of(held: HeldJob) -> Handler:
+    """Its handler, which the executor looked up when it was handed over."""
+    assert held.handler is not None
+    return held.handler
+
 
 class Holdings:
     """Slots and per-queue limits. The claimer takes; whoever confirms an end gives back."""

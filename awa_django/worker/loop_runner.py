@@ -1,0 +1,140 @@
+"""LoopRunner: runs the ``async def`` handlers of one process, all on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+
+from asgiref.sync import sync_to_async
+from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.signals import connection_created
+
+from awa_django.storage.rows import Outcome, Release
+from awa_django.worker.attempt import run_attempt_async, timeout_of
+from awa_django.worker.holdings import HeldJob, handler_of
+from awa_django.worker.sink import Sink, give_up
+from awa_django.worker.slots import SlotWriter
+
+logger = logging.getLogger(__name__)
+
+
+class LoopRunner:
+    """``start`` may be called from any thread; ``on_ended`` is called on the loop's own."""
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        slots: SlotWriter,
+        sink: Sink,
+        on_ended: Callable[[HeldJob, Outcome | None], object],
+        may_begin: Callable[[HeldJob], bool],
+        handler_threads: Callable[[], Iterable[threading.Thread]],
+    ) -> None:
+        self._worker = worker
+        self._slots = slots
+        self._sink = sink
+        self._on_ended = on_ended
+        self._may_begin = may_begin
+        self._handler_threads = handler_threads
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+        self._has_connections = False
+        self._closing: asyncio.Future[None] | None = None
+        self._tasks: dict[int, tuple[HeldJob, asyncio.Task[None]]] = {}
+
+    def start(self, batch: Iterable[HeldJob]) -> None:
+        """Run their handlers; the loop is made when the first come."""
+        if threading.current_thread() is self._thread:
+            self._spawn(batch)
+        else:
+            self._ensure_loop().call_soon_threadsafe(self._spawn, batch)
+
+    def cancel_marked(self) -> None:
+        """Pass the supervisor's cancel marks on to the handlers."""
+        for held, task in list(self._tasks.values()):
+            if held.is_told_to_stop or self._loop is None:
+                continue  # once: its cleaning up must not be cancelled too
+            if self._slots.is_cancelled(held.slot, held.attempt):
+                held.is_told_to_stop = True
+                self._loop.call_soon_threadsafe(task.cancel)
+
+    def stop(self) -> None:
+        """Let the loop end."""
+        self._is_stopping = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def _ensure_loop(self) -> asyncio.AbstractEventLoop:
+        with self._starting:  # the claimer and each handler thread may bring the first
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                connection_created.connect(self._note_connection)
+                self._thread = threading.Thread(
+                    target=self._serve, args=(self._loop,), name="awa-loop", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while not self._is_stopping:
+            # asyncio lets SystemExit and KeyboardInterrupt out of the tasks that handlers make, and
+            # anybody may stop the loop that he runs on: the other jobs on it must go on.
+            try:
+                loop.run_forever()
+            except BaseException:
+                logger.exception("a handler broke out of the event loop, which goes on")
+        connections.close_all()
+        loop.close()
+
+    def _spawn(self, batch: Iterable[HeldJob]) -> None:
+        assert self._loop is not None
+        for held in batch:
+            self._tasks[held.slot] = held, self._loop.create_task(self._run(held))
+
+    async def _run(self, held: HeldJob) -> None:
+        try:
+            handler = handler_of(held)
+            timeout = timeout_of(held.job, handler)
+            started = held.started_at = time.monotonic()
+            if held.is_too_late:
+                del self._tasks[held.slot]
+                self._on_ended(held, Release(held.attempt))
+                return
+            self._slots.start(held.slot, started + timeout if timeout is not None else 0.0)
+            outcome = await run_attempt_async(
+                held.job,
+                handler,
+                worker=self._worker,
+                cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
+                report=lambda progress: self._sink.report(held, progress),
+                prepare=self._cycle_connections if self._has_connections else None,
+                may_begin=lambda: self._may_begin(held),
+            )
+            del self._tasks[held.slot]
+            if self._has_connections and not self._tasks:
+                # Nobody comes soon: what is to be closed after a job is closed now.
+                self._closing = asyncio.ensure_future(self._cycle_connections())
+            self._on_ended(held, outcome)
+        except Exception as exc:  # noqa: BLE001
+            give_up(exc)
+
+    async def _cycle_connections(self) -> None:
+        """Do round a job for Django's connections of the loop's helper thread what handler threads do."""
+        await sync_to_async(_cycle)()
+
+    def _note_connection(self, **_: object) -> None:
+        """Async handlers use the database, on asgiref's thread: only then is it looked after."""
+        if threading.current_thread() not in self._handler_threads():
+            self._has_connections = True
+
+
+def _cycle() -> None:
+    reset_queries()
+    close_old_connections()
