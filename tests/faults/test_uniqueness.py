@@ -252,9 +252,7 @@ def test_damaged_claims_are_found_mended_and_do_not_hang_the_engine(
     assert findings() == {}
     assert once.enqueue(account=1).created
     assert not once.enqueue(account=2).created
-    observe(
-        f"both found; enqueue, claim and completion go on; mended by the doctor's advice"
-    )
+    observe("both found; enqueue, claim and completion go on; mended by the doctor's advice")
 
 
 @pytest.mark.fault("F64", injected="two transactions take two keys in opposite orders, one enqueue at a time")
