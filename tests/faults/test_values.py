@@ -328,7 +328,8 @@ def test_kind_of_another_worker_waits_for_it(
     old = start_worker(awa={**FAST, "IMPORTS": []})
     old.wait_ready(database.connection)
     flagged = "SELECT count(*) FROM awa.jobs WHERE metadata ? 'awa:unknown_kind'"
-    wait_until(lambda: database.value(flagged) == 10, timeout=30, message=old.text)
+    # Not all of them: a worker that has met the kind claims it no more for a while.
+    wait_until(lambda: database.value(flagged) > 0, timeout=30, message=old.text)
     assert old.text().count("no handler for kind") == 1
     assert database.value("SELECT max(attempt) FROM awa.scheduled_jobs") in (0, None)
     new = start_worker(awa=FAST)
