@@ -15,6 +15,7 @@ from typing import cast
 
 import pytest
 
+_ROW = re.compile(r"^\| (?P<fault>[FU]\d+) \| (?P<injected>.*?) \| .*\|$", re.MULTILINE)
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 _SEEN = pytest.StashKey[list[str]]()
 
@@ -46,6 +47,9 @@ class Injected:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fault-report", metavar="FILE", help="write what the fault tests saw into FILE")
+    parser.addoption(
+        "--fault-report-merge", action="store_true", help="keep the rows of FILE whose tests did not run"
+    )
 
 
 @pytest.fixture
@@ -84,7 +88,8 @@ _reports: list[pytest.TestReport] = []
 def pytest_sessionfinish(session: pytest.Session) -> None:
     target = session.config.getoption("--fault-report")
     if target and not hasattr(session.config, "workerinput"):
-        write(Path(target), rows(_reports))
+        merge = session.config.getoption("--fault-report-merge")
+        write(Path(target), rows(_reports), merge=merge)
 
 
 def rows(reports: list[pytest.TestReport]) -> dict[str, list[Injected]]:
@@ -98,22 +103,33 @@ def rows(reports: list[pytest.TestReport]) -> dict[str, list[Injected]]:
                 test = report.nodeid.partition("[")[0]
                 row = found.setdefault(fault, {}).setdefault((injected, test), Injected(injected, test))
                 row.add(seen, outcome)
-    ids = sorted(found, key=lambda fault: (fault[0], int(re.sub(r"\D", "", fault) or 0)))
-    return {fault: list(found[fault].values()) for fault in ids}
+    return {fault: list(tests.values()) for fault, tests in found.items()}
 
 
-def write(target: Path, found: dict[str, list[Injected]]) -> None:
-    """Replace what stands between the marks."""
-    lines = ["| id | injected | seen | |", "|---|---|---|---|"]
-    for fault, tests in found.items():
-        for each in tests:
-            lines.append(
-                f"| {fault} | {_cell(each.injected)} | {_cell('; '.join(each.seen))} | {each.verdict} |"
-            )
+def write(target: Path, found: dict[str, list[Injected]], *, merge: bool = False) -> None:
+    """Replace what stands between the marks, in the order of the ids."""
     text = target.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    target.write_text(f"{before}{BEGIN}\n" + "\n".join(lines) + f"\n{END}{after}", encoding="utf-8")
+    old, _, after = rest.partition(END)
+    lines = {
+        (fault, _cell(each.injected)): (
+            f"| {fault} | {_cell(each.injected)} | {_cell('; '.join(each.seen))} | {each.verdict} |"
+        )
+        for fault, tests in found.items()
+        for each in tests
+    }
+    if merge:
+        for match in _ROW.finditer(old):
+            lines.setdefault((match["fault"], match["injected"]), match.group())
+    ordered = [lines[key] for key in sorted(lines, key=_place)]
+    table = "\n".join(["| id | injected | seen | |", "|---|---|---|---|", *ordered])
+    target.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
+def _place(key: tuple[str, str]) -> tuple[str, int, str]:
+    """F2 before F10, cases after faults."""
+    fault, injected = key
+    return fault[0], int(re.sub(r"\D", "", fault) or 0), injected
 
 
 def _cell(text: str) -> str:
