@@ -1,10 +1,10 @@
 -- Move running attempts to the deferred table (retry, snooze, kind unknown here); returns the ids done.
 -- Params: job_ids, run_leases, states, delays (seconds from now()), refunds (attempts given back: 0 or 1),
 --   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata):
---   parallel arrays, sorted by id (the lock order).
--- Index: jobs_hot_pkey, one probe a run, kept so as in complete.sql.
-WITH attempt AS (
-    SELECT entry.*
+--   parallel arrays.
+-- Index: jobs_hot_pkey, one probe a run; locked in id order. Both are kept so as in complete.sql.
+WITH attempt AS MATERIALIZED (
+    SELECT job.id, entry.state, entry.delay, entry.refund, entry.error_entry, entry.unknown_kind
     FROM unnest(
         (SELECT %(job_ids)s::bigint[]),
         (SELECT %(run_leases)s::bigint[]),
@@ -14,13 +14,16 @@ WITH attempt AS (
         (SELECT %(entries)s::text[]),
         (SELECT %(unknown_kinds)s::boolean[])
     ) AS entry (job_id, run_lease, state, delay, refund, error_entry, unknown_kind)
+    JOIN awa.jobs_hot AS job ON job.id = entry.job_id
+    WHERE job.run_lease = entry.run_lease
+      AND job.state::text = 'running'
+    ORDER BY job.id
+    FOR UPDATE OF job
 ),
 gone AS (
     DELETE FROM awa.jobs_hot AS job
     USING attempt
-    WHERE job.id = attempt.job_id
-      AND job.run_lease = attempt.run_lease
-      AND job.state::text = 'running'
+    WHERE job.id = attempt.id
     RETURNING job.*, attempt.state AS new_state, attempt.delay, attempt.refund,
         attempt.error_entry, attempt.unknown_kind
 )

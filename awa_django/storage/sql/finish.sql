@@ -1,7 +1,21 @@
 -- Finalize running attempts as failed or cancelled; returns the ids done, a stale lease is absent.
--- Params: job_ids, run_leases, states, entries (parallel arrays, sorted by id: the lock order; an
---   entry is the JSON text of an error, or null).
--- Index: jobs_hot_pkey, one probe a run, kept so as in complete.sql.
+-- Params: job_ids, run_leases, states, entries (parallel arrays; an entry is the JSON text of an
+--   error, or null).
+-- Index: jobs_hot_pkey, one probe a run; locked in id order. Both are kept so as in complete.sql.
+WITH attempt AS MATERIALIZED (
+    SELECT job.id, entry.state, entry.error_entry
+    FROM unnest(
+        (SELECT %(job_ids)s::bigint[]),
+        (SELECT %(run_leases)s::bigint[]),
+        (SELECT %(states)s::text[]),
+        (SELECT %(entries)s::text[])
+    ) AS entry (job_id, run_lease, state, error_entry)
+    JOIN awa.jobs_hot AS job ON job.id = entry.job_id
+    WHERE job.run_lease = entry.run_lease
+      AND job.state::text = 'running'
+    ORDER BY job.id
+    FOR NO KEY UPDATE OF job
+)
 UPDATE awa.jobs_hot AS job
 SET state = attempt.state::awa.job_state,
     finalized_at = now(),
@@ -9,18 +23,11 @@ SET state = attempt.state::awa.job_state,
     deadline_at = NULL,
     attempt = least(job.attempt, job.max_attempts),
     errors = CASE
-        WHEN attempt.entry IS NULL THEN job.errors
-        ELSE job.errors || (attempt.entry::jsonb || jsonb_build_object(
+        WHEN attempt.error_entry IS NULL THEN job.errors
+        ELSE job.errors || (attempt.error_entry::jsonb || jsonb_build_object(
             'at', now(), 'attempt', least(job.attempt, job.max_attempts)
         ))
     END
-FROM unnest(
-    (SELECT %(job_ids)s::bigint[]),
-    (SELECT %(run_leases)s::bigint[]),
-    (SELECT %(states)s::text[]),
-    (SELECT %(entries)s::text[])
-) AS attempt (job_id, run_lease, state, entry)
-WHERE job.id = attempt.job_id
-  AND job.run_lease = attempt.run_lease
-  AND job.state::text = 'running'
+FROM attempt
+WHERE job.id = attempt.id
 RETURNING job.id
