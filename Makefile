@@ -57,7 +57,7 @@ docs: $(dev_stamp)
 faults: $(dev_stamp)
 	sh scripts/system_packages.sh
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
-		$(python) -m pytest -m fault --fault-report docs/reliability.md -n $(JOBS) --dist loadgroup $(ARGS)
+		$(python) -m pytest -m fault --fault-report=docs/reliability.md -n $(JOBS) --dist loadgroup $(ARGS)
 
 soak: $(dev_stamp)
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
