@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,13 +18,14 @@ from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
 from awa_django.storage.queues import known_queues
 
 
-class _NameFilter(admin.SimpleListFilter):
+class _NameFilter(admin.SimpleListFilter, ABC):
     """A filter on one column; a value that is not among the choices is a name all the same."""
 
     column: str
 
+    @abstractmethod
     def names(self) -> Iterable[str]:
-        raise NotImplementedError
+        """The choices."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         names = list(self.names())
