@@ -282,6 +282,10 @@ def test_large_value_that_stands_is_not_written_again() -> None:
             cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'")
             return int(cursor.fetchone()[0])
 
-    start = wal_bytes()
-    update(job_id, "priority = 1")
-    assert wal_bytes() - start < 50_000  # the argument alone has 160,000
+    written = []
+    for priority in (1, 3) * 5:
+        start = wal_bytes()
+        update(job_id, f"priority = {priority}")
+        written.append(wal_bytes() - start)
+    # The least: the server counts what other sessions write as well. The argument alone has 160,000.
+    assert min(written) < 50_000
