@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from awa_django.storage._sql import Connection, fetch
-from awa_django.storage.rows import ClaimedJob
+from awa_django.storage.rows import Attempt, ClaimedJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,12 @@ def claim_one(connection: Connection, job_id: int, request: ClaimRequest) -> Cla
         hold=request.hold,
     )
     return ClaimedJob._make(rows[0]) if rows else None
+
+
+def claimed_args(connection: Connection, attempt: Attempt) -> str | None:
+    """The arguments that were too large for the claim, as JSON text; None: the run is over."""
+    rows = fetch(connection, "claimed_args", job_id=attempt.job_id, run_lease=attempt.run_lease)
+    return rows[0][0] if rows else None
 
 
 def quarantine(connection: Connection, job_id: int, entry: str) -> bool:

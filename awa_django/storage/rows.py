@@ -19,7 +19,8 @@ class ClaimedJob(NamedTuple):
     """A row as the claim returns it: what a worker needs to run the job and nothing else.
 
     ``args`` and ``progress`` are JSON text, decoded by the job's own attempt: a value that Python
-    cannot represent fails that job alone. ``metadata`` is JSON text, or None when it is empty.
+    cannot represent fails that job alone. ``args`` is None when it is large: the attempt reads it then.
+    ``metadata`` is JSON text, or None when it is empty.
     """
 
     id: int
@@ -28,7 +29,7 @@ class ClaimedJob(NamedTuple):
     queue: str
     attempt: int
     max_attempts: int
-    args: str
+    args: str | None
     metadata: str | None
     progress: str | None
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
-from django.db import connections, transaction
+from asgiref.sync import sync_to_async
+from django.db import Error, connections, transaction
 
 from awa_django.codec import JSON, encode_result
 from awa_django.conf import get_settings
@@ -19,8 +21,12 @@ from awa_django.context import JobContext
 from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
+from awa_django.storage.claim import claimed_args
 from awa_django.storage.rows import ClaimedJob, Completion, Outcome, Release
 from awa_django.worker import forks, verdict
+from awa_django.worker.database import is_connection_error
+
+logger = logging.getLogger(__name__)
 
 
 def run_attempt(
@@ -38,11 +44,18 @@ def run_attempt(
     after what may take long before the handler begins; without its leave the job is released.
     """
     try:
-        arguments = handler.decode(job.args)
+        args = job.args
+        if args is None:
+            args = _read_args(job)
+            if not may_begin():
+                return Release(job.key)
+        arguments = handler.decode(args)
         context = _context(job, handler, cancelled, report) if handler.takes_context else None
         if handler.atomic:
             return _run_atomic(job, handler, context, arguments, worker, may_begin)
         return _returned(job, handler, _call(handler, context, arguments), worker)
+    except _EndsAs as exc:
+        return exc.outcome
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
         return verdict.raised(job, exc, worker=worker)
 
@@ -63,11 +76,14 @@ async def run_attempt_async(
     timer = asyncio.timeout(seconds)
     pid = os.getpid()
     try:
-        arguments = handler.decode(job.args)
         if prepare is not None:
             await prepare()
-            if not may_begin():
-                return Release(job.key)
+        args = job.args
+        if args is None:
+            args = await sync_to_async(_read_args)(job)
+        if not may_begin():
+            return Release(job.key)
+        arguments = handler.decode(args)
         async with timer:
             if handler.takes_context:
                 value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
@@ -76,6 +92,8 @@ async def run_attempt_async(
         if os.getpid() != pid:
             forks.leave(None)
         return _returned(job, handler, value, worker)
+    except _EndsAs as exc:
+        return exc.outcome
     except TimeoutError as exc:
         if seconds is not None and timer.expired():
             return verdict.failed(
@@ -130,30 +148,51 @@ def _run_atomic(
 ) -> Outcome | None:
     """The handler and its completion in one transaction: its database effects happen exactly once."""
     alias = get_settings().database
-    try:
-        with transaction.atomic(using=alias):
-            if not may_begin():  # a dead connection, or a new one, may have taken its time
-                raise _NotCompleted(Release(job.key))
-            outcome = _returned(job, handler, _call(handler, context, arguments), worker)
-            if not isinstance(outcome, Completion):
-                raise _NotCompleted(outcome)
-            if outcome.delete:
-                done = finalize.complete_and_delete(connections[alias], [outcome.attempt])
-            else:
-                done = finalize.complete(connections[alias], [outcome])
-            if not done:
-                # Sent again on its own it is found stale, and counted so.
-                raise _NotCompleted(outcome)
-    except _NotCompleted as exc:
-        return exc.outcome
+    with transaction.atomic(using=alias):
+        if not may_begin():  # a dead connection, or a new one, may have taken its time
+            raise _EndsAs(Release(job.key))
+        outcome = _returned(job, handler, _call(handler, context, arguments), worker)
+        if not isinstance(outcome, Completion):
+            raise _EndsAs(outcome)
+        if outcome.delete:
+            done = finalize.complete_and_delete(connections[alias], [outcome.attempt])
+        else:
+            done = finalize.complete(connections[alias], [outcome])
+        if not done:
+            # Sent again on its own it is found stale, and counted so.
+            raise _EndsAs(outcome)
     return None
 
 
-class _NotCompleted(Exception):
-    """Rolls back an atomic handler that returned Snooze, RetryAfter or Cancel, or whose lease is over."""
+class _EndsAs(Exception):
+    """The attempt ends as this. It rolls back an atomic handler that returned Snooze, RetryAfter or
+    Cancel, or whose lease is over."""
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
+
+
+def _read_args(job: ClaimedJob) -> str:
+    """Arguments too large to come with the claim, read as the handler's own queries would be.
+
+    On this thread's connection of the queue's alias. A database that is away is no fault of the job.
+    """
+    try:
+        args = claimed_args(connections[get_settings().database], job.key)
+    except Error as exc:
+        if exc.__cause__ is None or not is_connection_error(exc.__cause__):
+            raise
+        logger.warning(
+            "job %s: its arguments cannot be read now, it is put back: %s",
+            job.id,
+            exc,
+            extra={"job_id": job.id, "run_lease": job.run_lease, "kind": job.kind},
+        )
+        raise _EndsAs(verdict.postponed(job)) from exc
+    if args is None:
+        # Its run is over: a release is found stale, and counted so.
+        raise _EndsAs(Release(job.key))
+    return args
 
 
 def _returned(job: ClaimedJob, handler: Handler, value: object, worker: str) -> Outcome:

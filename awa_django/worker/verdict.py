@@ -26,6 +26,8 @@ TRACEBACK_FRAMES = 30
 # A kind unknown here is tried again after 5 s, 10 s, ... at most 5 minutes: a deploy may be under way.
 UNKNOWN_KIND_DELAY = 5.0
 UNKNOWN_KIND_MAX_DELAY = 300.0
+# A job that could not begin because the database was away waits so long: it is no loop then.
+POSTPONED_DELAY = 5.0
 
 
 class Run(Protocol):
@@ -115,6 +117,11 @@ def unknown_kind(run: Run) -> Deferral:
         seen = int(json.loads(run.metadata or "{}")["awa:unknown_kind"]["count"])
     delay = min(UNKNOWN_KIND_DELAY * 2 ** min(max(seen, 0), 16), UNKNOWN_KIND_MAX_DELAY)
     return Deferral(_attempt(run), JobState.SCHEDULED, delay, refund=True, unknown_kind=True)
+
+
+def postponed(run: Run) -> Deferral:
+    """Not begun, and for no fault of its own: again in a while, uncharged."""
+    return Deferral(_attempt(run), JobState.SCHEDULED, POSTPONED_DELAY, refund=True)
 
 
 def superseded(run_lease: int | None, *, worker: str, what: str) -> str:

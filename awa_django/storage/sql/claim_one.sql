@@ -35,6 +35,10 @@ RETURNING
     job.queue,
     job.attempt,
     job.max_attempts,
-    job.args::text,
+    CASE WHEN CASE
+        WHEN pg_column_compression(job.args) IS NULL THEN pg_column_size(job.args) <= 32768
+        ELSE pg_column_size(job.args) <= 8192
+            AND octet_length(job.args::text) <= 32768
+    END THEN job.args::text END,
     CASE WHEN job.metadata <> '{}' THEN job.metadata::text END,
     job.progress::text
