@@ -1,15 +1,25 @@
-"""The floor: what a bare psycopg loop does on one narrow table, claiming and finishing 500 at a time."""
+"""The floor: a bare psycopg loop on one narrow table, claiming and finishing 500 at a time.
+
+No retries, leases, heartbeats, errors, kinds or queues: what a Python process and this PostgreSQL can
+do at all. ``python -m benchmarks.floor drain`` is one such process, on the database of ``DATABASE_URL``: it
+says "ready", waits for a line, and runs until nothing is left. ``serve`` goes on until it is ended, and
+waits for notifications while there is nothing to do.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any, LiteralString
 
 import psycopg
 
-BATCH = 500
+from benchmarks import marks
 
+BATCH = 500
+CHANNEL: LiteralString = "bench_floor"
+# Half of each page is left free for the new versions of its rows, as in the product's hot table.
 CREATE: LiteralString = """
-DROP TABLE IF EXISTS bench_floor;
 CREATE TABLE bench_floor (
     id bigserial PRIMARY KEY,
     args jsonb NOT NULL DEFAULT '{}',
@@ -27,24 +37,45 @@ WITH slot AS MATERIALIZED (
     SELECT id FROM bench_floor WHERE state = 0 ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
 )
 UPDATE bench_floor SET state = 1, claimed_at = now() WHERE id = ANY (ARRAY(SELECT id FROM slot))
-RETURNING id, args::text
+RETURNING id, args
 """
 FINISH: LiteralString = "UPDATE bench_floor SET state = 2, finished_at = now() WHERE id = ANY (%s)"
+RATE: LiteralString = (
+    "SELECT count(*), extract(epoch FROM max(finished_at) - min(claimed_at))::float8 "
+    "FROM bench_floor WHERE state = 2"
+)
 
 
-def fill(connection: psycopg.Connection[Any], count: int) -> None:
-    """A new table with ``count`` jobs, vacuumed as the product's is."""
-    connection.execute(CREATE)
-    connection.execute(FILL, [count])
-    connection.execute("VACUUM ANALYZE bench_floor")
+def nothing(number: int) -> None:
+    pass
 
 
-def drain(connection: psycopg.Connection[Any]) -> float:
-    """Run them all; jobs per second from the first claim to the last finish."""
-    while rows := connection.execute(CLAIM, [BATCH]).fetchall():
+def work(connection: psycopg.Connection[Any], handler: Any) -> bool:
+    """Claim a batch, run it, finish it, each in a transaction of its own; whether there was one."""
+    rows = connection.execute(CLAIM, [BATCH]).fetchall()
+    for _, args in rows:
+        handler(**args)
+    if rows:
         connection.execute(FINISH, [sorted(row[0] for row in rows)])
-    row = connection.execute(
-        "SELECT count(*) / extract(epoch FROM max(finished_at) - min(claimed_at)) FROM bench_floor"
-    ).fetchone()
-    assert row is not None
-    return float(row[0])
+    return bool(rows)
+
+
+def main(mode: str, handler_name: str = "nothing") -> None:
+    handler = {"nothing": nothing, "mark": marks.mark}[handler_name]
+    # Unprepared: a plan made while the table was empty would be kept.
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True, prepare_threshold=None) as connection:
+        if mode == "serve":
+            connection.execute(f"LISTEN {CHANNEL}")
+        print("ready", flush=True)
+        sys.stdin.readline()
+        while True:
+            if work(connection, handler):
+                continue
+            if mode == "drain":
+                return
+            for _ in connection.notifies(timeout=1.0, stop_after=1):
+                pass
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,72 @@
+"""python -m benchmarks: measure the product beside the floor, print tables, and compare with the goals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import goals, harness, machine, report
+from benchmarks.database import PROJECT_DIR, start_server
+from benchmarks.scenarios import SCENARIOS
+
+OUTPUT = PROJECT_DIR / ".bench" / "results.json"
+
+
+def main() -> int:
+    given = arguments().parse_args()
+    console = Console()
+    os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
+    server = start_server()
+    bench = harness.Bench(server, given.rounds or (1 if given.quick else 5), given.quick)
+    began = time.monotonic()
+    results = []
+    try:
+        for name in given.only or SCENARIOS:
+            plan = SCENARIOS[name](bench)
+            console.rule(plan.title)
+            results.append(harness.run(name, plan, bench.rounds, console.print))
+        told = {
+            **machine.describe(server),
+            "quick": bench.is_quick,
+            "rounds": bench.rounds,
+            "minutes": round((time.monotonic() - began) / 60, 1),
+        }
+    finally:
+        bench.close()
+    run = report.as_json(told, results, goals.judge(results))
+    report.show(console, run)
+    given.output.parent.mkdir(parents=True, exist_ok=True)
+    given.output.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+    console.print(f"Written to {given.output}")
+    return int(any(series.failure for result in results for series in result.series.values()))
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
+    parser.add_argument("--only", type=names_of(SCENARIOS), metavar="NAME,...", help=", ".join(SCENARIOS))
+    parser.add_argument("--rounds", type=int, help="turns of each contender (default: 5, with --quick 1)")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
+    return parser
+
+
+def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    def parse(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main())

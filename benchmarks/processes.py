@@ -1,0 +1,97 @@
+"""The processes that take part: the product's worker and the floor's loops."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import IO
+
+import psutil
+
+from benchmarks.database import PROJECT_DIR, Database
+
+START_TIMEOUT = 60.0
+END_TIMEOUT = 30.0
+WORKER = (sys.executable, str(PROJECT_DIR / "manage.py"), "awa_worker")
+
+
+def drain(database: Database, *arguments: str) -> None:
+    """Run a worker until nothing is due."""
+    subprocess.run([*WORKER, "--drain", *arguments], env=database.environment, cwd=PROJECT_DIR, check=True)
+
+
+@contextlib.contextmanager
+def worker(
+    database: Database, *arguments: str, children: int = 1, environment: Mapping[str, str] | None = None
+) -> Iterator[psutil.Process]:
+    """A worker whose children are ready to claim; it is stopped at the end of the block."""
+    command = [*WORKER, "--processes", str(children), *arguments]
+    with running(command, {**database.environment, **(environment or {})}) as process:
+        give_up_at = time.monotonic() + START_TIMEOUT
+        while True:
+            (ready,) = database.one(
+                "SELECT count(*) FROM pg_stat_activity "
+                "WHERE application_name LIKE 'awa-%%-claim' AND datname = current_database()"
+            )
+            if ready >= children:
+                break
+            if process.poll() is not None or time.monotonic() > give_up_at:
+                raise RuntimeError(f"the worker did not start: {' '.join(command)}")
+            time.sleep(0.05)
+        yield psutil.Process(process.pid)
+
+
+@contextlib.contextmanager
+def floors(
+    database: Database,
+    mode: str,
+    handler: str = "nothing",
+    *,
+    processes: int = 1,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """So many of the floor's processes, which begin all at once when each is ready."""
+    command = [sys.executable, "-m", "benchmarks.floor", mode, handler]
+    with contextlib.ExitStack() as stack:
+        started = [
+            stack.enter_context(running(command, {**database.environment, **(environment or {})}))
+            for _ in range(processes)
+        ]
+        for process in started:
+            assert _stream(process.stdout).readline() == "ready\n", "the floor did not start"
+        for process in started:
+            _stream(process.stdin).write("go\n")
+            _stream(process.stdin).flush()
+        yield started
+
+
+@contextlib.contextmanager
+def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that is asked to end at the end of the block, and killed when it does not."""
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=PROJECT_DIR,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for stream in (process.stdin, process.stdout):
+            _stream(stream).close()
+
+
+def _stream(stream: IO[str] | None) -> IO[str]:
+    assert stream is not None
+    return stream

@@ -1,0 +1,98 @@
+"""Tables for the terminal and the documentation, from the JSON of a run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.goals import Verdict
+from benchmarks.harness import Result
+
+HEADER = ("", "unit", "median", "range", "to the first")
+
+
+def as_json(
+    machine: Mapping[str, object], results: Sequence[Result], verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    """All of a run, each round included."""
+    return {
+        "machine": dict(machine),
+        "scenarios": [_scenario(result) for result in results],
+        "goals": [asdict(verdict) for verdict in verdicts],
+    }
+
+
+def _scenario(result: Result) -> dict[str, Any]:
+    base = next(iter(result.series))
+    return {
+        "name": result.name,
+        "title": result.title,
+        "contenders": [
+            {
+                "name": name,
+                "failure": series.failure,
+                "units": {
+                    unit: {
+                        "median": statistics.median(values),
+                        "least": min(values),
+                        "most": max(values),
+                        "to_first": result.ratio(name, base, unit),
+                        "rounds": values,
+                    }
+                    for unit, values in series.values.items()
+                },
+            }
+            for name, series in result.series.items()
+        ],
+    }
+
+
+def show(console: Console, run: Mapping[str, Any]) -> None:
+    """The tables in the terminal."""
+    for scenario in run["scenarios"]:
+        _print(console, scenario["title"], HEADER, scenario_rows(scenario))
+    _print(console, "Goals", GOALS_HEADER, goal_rows(run))
+
+
+GOALS_HEADER = ("what", "goal", "measured", "")
+
+
+def scenario_rows(scenario: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """A row for each contender and unit."""
+    for contender in scenario["contenders"]:
+        if contender["failure"]:
+            yield contender["name"], "", "failed", contender["failure"].splitlines()[0], ""
+        for unit, found in contender["units"].items():
+            spread = (
+                "" if len(found["rounds"]) == 1 else f"{number(found['least'])} - {number(found['most'])}"
+            )
+            to_first = "" if found["to_first"] is None else f"{found['to_first']:.2f}"
+            yield contender["name"], unit, number(found["median"]), spread, to_first
+
+
+def goal_rows(run: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    for goal in run["goals"]:
+        measured = goal["measured"]
+        word = {True: "met", False: "NOT MET", None: "not measured"}[goal["is_met"]]
+        yield goal["what"], goal["goal"], "" if measured is None else number(measured), word
+
+
+def number(value: float) -> str:
+    """With as many digits as say something."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.2f}"
+
+
+def _print(console: Console, title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:
+    table = Table(title=title, title_justify="left")
+    for place, name in enumerate(header):
+        table.add_column(name, justify="left" if place < 2 else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
