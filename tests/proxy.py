@@ -103,7 +103,7 @@ class Proxy:
         self._rules = [*self._rules, rule]
         if mode is Mode.BLACK_HOLE and not rule.containing:
             for connection in list(self._connections):
-                connection.swallow(rule.application)
+                rule.caught += connection.swallow(rule.application)
         return rule
 
     def clear(self) -> None:
@@ -212,10 +212,12 @@ class _Connection:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    def swallow(self, application: str) -> None:
-        """From now nothing passes, if this is a connection of that name."""
+    def swallow(self, application: str) -> bool:
+        """From now nothing passes, if this is a connection of that name; whether it is."""
         if self._application.endswith(application):
             self._is_swallowing = True
+            return True
+        return False
 
     def cut(self) -> None:
         """End both sides at once; a reader on either sees it."""

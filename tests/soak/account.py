@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -15,10 +17,15 @@ from tests.soak.history import UNFINISHED, History
 from tests.soak.ledger import Enqueues, Run
 
 CRON = "soak.every_minute"
+UNIQUE = "soak.unique"
+EVERY = timedelta(minutes=1)
 # Between the database's clock and the line in the ledger.
 TOLERANCE = 0.25
 # What waits in a worker's hand is not told that somebody cancelled it; it starts, and ends stale.
 CANCEL_TOLERANCE = LONGEST_HOLD + 0.5
+
+Runs = dict[tuple[int, int], Run]
+"""(job id, lease) -> what its handler wrote down."""
 
 
 @dataclass(slots=True)
@@ -39,28 +46,40 @@ def check(
     account: Account,
     wanted: Enqueues,
     histories: dict[int, History],
-    runs: dict[tuple[int, int], Run],
+    runs: Runs,
     connection: psycopg.Connection[Any],
 ) -> None:
     """All the checks. The load is over, the nemesis is quiet, and the workers have drained."""
+    edges = [edge for history in histories.values() for edge in history.edges]
     account.figures |= {
         "jobs": len(histories),
         "acknowledged": len(wanted.committed),
         "refused": len(wanted.refused),
         "answers lost": len(wanted.lost),
         "runs": len(runs),
-        "rescued or retried": sum(
-            edge.is_now == "retryable" for history in histories.values() for edge in history.edges
+        "rescued or retried": sum(edge.is_now == "retryable" for edge in edges),
+        "given back unstarted": sum((edge.was, edge.is_now) == ("running", "available") for edge in edges),
+        "ends that came too late": sum(
+            (end := histories[job_id].lease_end(lease)) is not None and run.ended_at > end.at + TOLERANCE
+            for (job_id, lease), run in runs.items()
+            if job_id in histories and run.ended_at is not None
         ),
     }
     account.figures |= {
         f"end: {end or 'deleted'}": count
         for end, count in sorted(Counter(history.end or "" for history in histories.values()).items())
     }
+    producers = Counter(
+        "the schedule" if each.kind == CRON else (each.token or "nobody").partition("-")[0]
+        for each in histories.values()
+    )
+    account.figures |= {f"jobs by {name}": count for name, count in sorted(producers.items())}
     check_enqueues(account, wanted, histories)
+    check_schedule(account, histories)
     check_ends(account, wanted, histories)
+    check_unique(account, histories)
     check_runs(account, histories, runs)
-    check_rows(account, wanted, histories, connection)
+    check_rows(account, histories, connection)
 
 
 def check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
@@ -73,16 +92,34 @@ def check_enqueues(account: Account, wanted: Enqueues, histories: dict[int, Hist
     )
     account.require("enqueued twice", (ids for ids in by_token.values() if len(ids) > 1))
     account.require("refused and there", (token for token in wanted.refused if token in by_token))
-    account.require("unknown token", (token for token in by_token if token not in wanted.kinds))
+    account.require(
+        "unknown token",
+        (
+            each.token
+            for each in histories.values()
+            if each.token is not None and each.token not in wanted.kinds and each.kind != CRON
+        ),
+    )
     account.require(
         "without token",
-        (each.job_id for each in histories.values() if each.token is None and each.kind != CRON),
+        (each.job_id for each in histories.values() if each.token is None),
     )
     account.require(
         "duplicates of no job",
         (f"{token} of {holder}" for token, holder in wanted.duplicates.items() if holder not in histories),
     )
     account.figures["made, the answer lost"] = sum(token in by_token for token in wanted.lost)
+
+
+def check_schedule(account: Account, histories: dict[int, History]) -> None:
+    """One job for each minute (two would be "enqueued twice"), from the first to the last."""
+    fires = sorted(
+        datetime.fromisoformat(each.token) for each in histories.values() if each.kind == CRON and each.token
+    )
+    account.require(
+        "minutes that the schedule left out",
+        (f"between {one} and {other}" for one, other in pairwise(fires) if other - one > EVERY),
+    )
 
 
 def check_ends(account: Account, wanted: Enqueues, histories: dict[int, History]) -> None:
@@ -97,6 +134,15 @@ def check_ends(account: Account, wanted: Enqueues, histories: dict[int, History]
             f"{each.kind} {each.job_id} ended {each.end}, not {sorted(map(str, allowed))}"
             for each in histories.values()
             if each.end not in (allowed := _allowed_ends(each, wanted))
+        ),
+    )
+    account.require(
+        "failed with attempts left",
+        (
+            f"{each.kind} {each.job_id} at attempt {edge.attempt} of {each.max_attempts}"
+            for each in histories.values()
+            for edge in each.edges
+            if edge.is_now == "failed" and edge.attempt < each.max_attempts
         ),
     )
     account.require(
@@ -127,7 +173,25 @@ def _allowed_ends(history: History, wanted: Enqueues) -> set[str | None]:
     return allowed
 
 
-def check_runs(account: Account, histories: dict[int, History], runs: dict[tuple[int, int], Run]) -> None:
+def check_unique(account: Account, histories: dict[int, History]) -> None:
+    """No two unfinished jobs had one key, for no moment."""
+    by_key: dict[str, list[tuple[float, float, int]]] = {}
+    for each in histories.values():
+        if each.kind == UNIQUE and each.unique_key is not None:
+            by_key.setdefault(each.unique_key, []).append((*each.lifetime, each.job_id))
+    account.figures["unique keys"] = len(by_key)
+    account.require(
+        "twins",
+        (
+            f"job {later} came {ended_at - came_at:.3f} s before the end of job {earlier}"
+            for lifetimes in by_key.values()
+            for (_, ended_at, earlier), (came_at, _, later) in pairwise(sorted(lifetimes))
+            if came_at < ended_at
+        ),
+    )
+
+
+def check_runs(account: Account, histories: dict[int, History], runs: Runs) -> None:
     starts: Counter[int] = Counter(job_id for (job_id, _), run in runs.items() if run.starts)
     account.require(
         "lease started twice", (key for key, run in runs.items() if len(run.starts) > 1 or len(run.pids) > 1)
@@ -148,12 +212,23 @@ def check_runs(account: Account, histories: dict[int, History], runs: dict[tuple
         ),
     )
     account.require(
-        "completed without its handler's return",
+        "attempts above the limit",
+        (
+            f"job {each.job_id}: {edge.attempt} of {each.max_attempts}"
+            for each in histories.values()
+            for edge in each.edges
+            if edge.attempt > each.max_attempts
+        ),
+    )
+    account.require(
+        "completed before its handler's return",
         (
             f"job {each.job_id} by lease {edge.run_lease}"
             for each in histories.values()
             for edge in each.completions
-            if "returned" not in getattr(runs.get((each.job_id, edge.run_lease)), "ends", [])
+            if (run := runs.get((each.job_id, edge.run_lease))) is None
+            or run.returned_at is None
+            or run.returned_at > edge.at + TOLERANCE
         ),
     )
     late = [
@@ -170,12 +245,7 @@ def check_runs(account: Account, histories: dict[int, History], runs: dict[tuple
     )
 
 
-def check_rows(
-    account: Account,
-    wanted: Enqueues,
-    histories: dict[int, History],
-    connection: psycopg.Connection[Any],
-) -> None:
+def check_rows(account: Account, histories: dict[int, History], connection: psycopg.Connection[Any]) -> None:
     rows = dict(connection.execute("SELECT id, state::text FROM awa.jobs").fetchall())
     ends = {job_id: each.end for job_id, each in histories.items() if each.end is not None}
     account.require("rows that are not as their history", rows.items() ^ ends.items())
@@ -191,4 +261,25 @@ def check_rows(
     sessions = {token for (token,) in connection.execute("SELECT session_key FROM django_session")}
     with_row = {each.token for each in histories.values() if (each.token or "").startswith("orm")}
     account.require("jobs and rows of one transaction that are not both there", sessions ^ with_row)
-    account.figures["fires of the schedule"] = sum(each.kind == CRON for each in histories.values())
+    entries = connection.execute(
+        "SELECT id, ARRAY(SELECT (entry ->> 'run_lease')::bigint FROM unnest(errors) AS entry) FROM awa.jobs"
+    ).fetchall()
+    account.require(
+        "runs that failed or were lost without one entry of it each",
+        (
+            f"job {job_id}: {leases}"
+            for job_id, leases in entries
+            if not has_right_entries(histories[job_id], Counter(leases))
+        ),
+    )
+
+
+def has_right_entries(history: History, entries: Counter[int]) -> bool:
+    """One for each lease that ended in a failure, none for one that did not; a cancel may have one."""
+    ends: dict[str | None, set[int]] = {}
+    for edge in history.edges:
+        if edge.was == "running":
+            ends.setdefault(edge.is_now, set()).add(edge.run_lease)
+    failed = ends.get("retryable", set()) | ends.get("failed", set())
+    possible = failed | ends.get("cancelled", set())
+    return failed <= entries.keys() <= possible and all(count == 1 for count in entries.values())

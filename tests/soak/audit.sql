@@ -13,11 +13,13 @@ CREATE TABLE soak.transitions (
     attempt smallint NOT NULL,
     max_attempts smallint NOT NULL,
     kind text NOT NULL,
-    token text
+    token text,
+    unique_key text
 );
 
 CREATE TABLE soak.effects (job_id bigint NOT NULL, run_lease bigint NOT NULL);
 
+-- The token of a job that a schedule made is the time that it is of.
 CREATE FUNCTION soak.note() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
@@ -29,24 +31,29 @@ BEGIN
     ELSE
         job := NEW;
     END IF;
-    INSERT INTO soak.transitions (job_id, was, is_now, run_lease, attempt, max_attempts, kind, token)
+    INSERT INTO soak.transitions (
+        job_id, was, is_now, run_lease, attempt, max_attempts, kind, token, unique_key
+    )
     VALUES (
         job.id,
         CASE WHEN TG_OP <> 'INSERT' THEN OLD.state END,
         CASE WHEN TG_OP <> 'DELETE' THEN NEW.state END,
-        job.run_lease, job.attempt, job.max_attempts, job.kind, job.args ->> 'token'
+        job.run_lease, job.attempt, job.max_attempts, job.kind,
+        coalesce(job.args ->> 'token', job.metadata #>> '{awa:cron,fire_at}'),
+        encode(job.unique_key, 'hex')
     );
     RETURN NULL;
 END
 $$;
 
-CREATE TRIGGER note_birth AFTER INSERT OR DELETE ON awa.jobs_hot
+-- Triggers fire in the order of their names: these after those that take and leave unique keys.
+CREATE TRIGGER zz_note_birth AFTER INSERT OR DELETE ON awa.jobs_hot
     FOR EACH ROW EXECUTE FUNCTION soak.note();
-CREATE TRIGGER note_change AFTER UPDATE ON awa.jobs_hot
-    FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.run_lease <> NEW.run_lease)
+CREATE TRIGGER zz_note_change AFTER UPDATE ON awa.jobs_hot
+    FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.run_lease <> NEW.run_lease OR OLD.attempt <> NEW.attempt)
     EXECUTE FUNCTION soak.note();
-CREATE TRIGGER note_birth AFTER INSERT OR DELETE ON awa.scheduled_jobs
+CREATE TRIGGER zz_note_birth AFTER INSERT OR DELETE ON awa.scheduled_jobs
     FOR EACH ROW EXECUTE FUNCTION soak.note();
-CREATE TRIGGER note_change AFTER UPDATE ON awa.scheduled_jobs
-    FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.run_lease <> NEW.run_lease)
+CREATE TRIGGER zz_note_change AFTER UPDATE ON awa.scheduled_jobs
+    FOR EACH ROW WHEN (OLD.state <> NEW.state OR OLD.run_lease <> NEW.run_lease OR OLD.attempt <> NEW.attempt)
     EXECUTE FUNCTION soak.note();

@@ -1,4 +1,4 @@
-"""A worker whose wall clock is wrong: libfaketime, where it is installed."""
+"""A worker whose wall clock is wrong, and jumps while it runs: libfaketime, where it is installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import SupportsIndex
 
-SKEWS = ("+1h", "-1h", "+1d", "-1d", "+0")
+SKEWS = ("+5m", "+1h", "-1h", "+1d", "-1d", "-50y", "+50y")
+_VARIABLE = "FAKETIME_TIMESTAMP_FILE"
 
 
 def library() -> Path | None:
@@ -19,19 +20,31 @@ def library() -> Path | None:
     return None
 
 
-def environment(skew: str) -> dict[str, str]:
-    """What a process needs to live at another time; nothing without the library."""
+def environment(file: Path) -> dict[str, str]:
+    """What a process needs to live at the time that ``file`` says; nothing without the library."""
     found = library()
     if found is None:
         return {}
-    return {"LD_PRELOAD": str(found), "FAKETIME": skew, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    return {
+        "LD_PRELOAD": str(found),
+        _VARIABLE: str(file),
+        "FAKETIME_CACHE_DURATION": "1",  # seconds until it reads the file again
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def set_clock(file: Path, skew: str) -> None:
+    """From the true time by so much, for all who read the file; they never see half of it."""
+    new = file.with_suffix(".new")
+    new.write_text(skew)
+    new.replace(file)
 
 
 def repair_sleep() -> None:
     """Under libfaketime ``time.sleep`` fails with EINVAL: Python sleeps until an absolute instant
     (clock_nanosleep), which the library gets wrong for a monotonic clock that it must not fake.
     """
-    if "FAKETIME" in os.environ:
+    if _VARIABLE in os.environ:
         time.sleep = _sleep
 
 

@@ -39,6 +39,8 @@ ENDS: dict[str, set[str | None]] = {
     "soak.hold_gil": {"completed"},
     "soak.kill_own_process": {"failed"},
     "soak.stubborn": {"failed"},
+    "soak.strict": {"failed"},
+    "soak.rival": {"completed", "cancelled"},
 }
 
 
@@ -143,6 +145,20 @@ def instant(context: JobContext, token: str) -> None:
 @periodic("* * * * *", timezone="UTC")
 @job(kind="soak.every_minute", takes_context=True, retry=SOON)
 def every_minute(context: JobContext) -> None:
+    with in_ledger(context):
+        pass
+
+
+@job(kind="soak.strict", takes_context=True, retry=SOON)
+def strict(context: JobContext, token: str, number: int) -> None:
+    """Its jobs come by SQL, with arguments that it cannot take: it never starts."""
+    with in_ledger(context):
+        pass
+
+
+@job(kind="soak.rival", takes_context=True, retry=SOON)
+def rival(context: JobContext, token: str) -> None:
+    """Its jobs come by SQL, with a key that they want when they are completed: the second one cannot be."""
     with in_ledger(context):
         pass
 

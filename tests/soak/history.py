@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import inf
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -12,6 +13,13 @@ import psycopg
 
 ENDED = {"completed", "failed", "cancelled"}
 UNFINISHED = {"scheduled", "available", "running", "retryable"}
+
+# What a transition does to ``attempt``; every other one leaves it as it is.
+ATTEMPTS: dict[tuple[str | None, str | None], int] = {
+    ("available", "running"): 1,
+    ("running", "available"): -1,  # claimed and never started
+    ("running", "scheduled"): -1,  # snoozed
+}
 
 # From a state (None: it did not exist) to a state (None: deleted).
 LEGAL: dict[str | None, set[str | None]] = {
@@ -40,6 +48,7 @@ class Event(NamedTuple):
     max_attempts: int
     kind: str
     token: str | None
+    unique_key: str | None
 
 
 class Edge(NamedTuple):
@@ -65,6 +74,7 @@ class History:
     kind: str
     token: str | None
     max_attempts: int
+    unique_key: str | None = None
     edges: list[Edge] = field(default_factory=list)
 
     @property
@@ -85,6 +95,12 @@ class History:
             attempt = edge.attempt
         return count
 
+    @property
+    def lifetime(self) -> tuple[float, float]:
+        """From its first transition to the one that ended it; infinity while it has not ended."""
+        last = self.edges[-1]
+        return self.edges[0].at, inf if last.is_now in UNFINISHED else last.at
+
     def lease_end(self, run_lease: int) -> Edge | None:
         """The transition with which that run was over for the database."""
         for edge in self.edges:
@@ -93,15 +109,22 @@ class History:
         return None
 
     def wrong_edges(self) -> list[str]:
-        """What may not be: illegal moves, gaps between them, leases that are not counted one by one."""
+        """What may not be: illegal moves, gaps between them, leases and attempts that are miscounted."""
         wrong = []
         state: str | None = None
-        lease = 0
+        lease, attempt = 0, 0
         for edge in self.edges:
             if edge.was != state:
                 wrong.append(f"job {self.job_id} left {edge.was}, but was {state}")
             if edge.is_now not in LEGAL[edge.was]:
                 wrong.append(f"job {self.job_id} went from {edge.was} to {edge.is_now}")
+            attempt += ATTEMPTS.get((edge.was, edge.is_now), 0)
+            if edge.attempt != attempt:
+                wrong.append(
+                    f"job {self.job_id} went from {edge.was} to {edge.is_now} with attempt {edge.attempt}, "
+                    f"not {attempt}"
+                )
+                attempt = edge.attempt
             lease += edge.is_now == "running"
             if edge.run_lease != lease:
                 wrong.append(f"job {self.job_id} has lease {edge.run_lease} at claim {lease}")
@@ -113,16 +136,16 @@ def read(connection: psycopg.Connection[Any], clock_offset: float) -> dict[int, 
     """Job id -> history. ``clock_offset`` is the wall clock's reading minus the monotonic one's."""
     cursor = connection.execute(
         "SELECT seq, transaction_id::text::bigint, extract(epoch FROM at)::float8, job_id, was::text, "
-        "is_now::text, run_lease, attempt, max_attempts, kind, token "
+        "is_now::text, run_lease, attempt, max_attempts, kind, token, unique_key "
         "FROM soak.transitions ORDER BY job_id, seq"
     )
     events = (Event(*row) for row in cursor)
     found = {}
     for job_id, group in groupby(events, key=attrgetter("job_id")):
         own = list(group)
-        history = History(job_id, own[0].kind, own[0].token, own[0].max_attempts)
-        history.edges = list(edges_of(own, clock_offset))
-        found[job_id] = history
+        first = own[0]
+        edges = list(edges_of(own, clock_offset))
+        found[job_id] = History(job_id, first.kind, first.token, first.max_attempts, first.unique_key, edges)
     return found
 
 

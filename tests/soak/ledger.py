@@ -47,8 +47,14 @@ class Run:
     """What handlers said of one lease."""
 
     starts: list[float] = field(default_factory=list)
-    ends: list[str] = field(default_factory=list)
+    returned_at: float | None = None
+    raised_at: float | None = None
     pids: set[int] = field(default_factory=set)
+
+    @property
+    def ended_at(self) -> float | None:
+        """When its handler was through; None: its process died before."""
+        return self.raised_at if self.returned_at is None else self.returned_at
 
 
 def runs(directory: Path) -> dict[tuple[int, int], Run]:
@@ -57,10 +63,13 @@ def runs(directory: Path) -> dict[tuple[int, int], Run]:
     for entry in read(directory, "handler"):
         run = found[entry["id"], entry["lease"]]
         run.pids.add(entry["pid"])
-        if entry["phase"] == "start":
-            run.starts.append(entry["t"])
-        else:
-            run.ends.append(entry["phase"])
+        match entry["phase"]:
+            case "start":
+                run.starts.append(entry["t"])
+            case "returned":
+                run.returned_at = entry["t"]
+            case "raised":
+                run.raised_at = entry["t"]
     return dict(found)
 
 

@@ -148,7 +148,8 @@ class RawProducer(Producer):
             connection = self._connection = psycopg.connect(url, autocommit=True, application_name="soak-raw")
         self._recent = self._recent[-50:]
         action: Callable[[psycopg.Connection[Any]], None] = self.random.choices(
-            [self._insert, self._cancel, self._delete, self._change, self._refused], weights=[70, 6, 3, 10, 2]
+            [self._insert, self._poison, self._cancel, self._delete, self._change, self._refused],
+            weights=[70, 4, 6, 3, 10, 2],
         )[0]
         action(connection)
 
@@ -172,6 +173,23 @@ class RawProducer(Producer):
         assert row is not None
         ledger.write("producer", do="committed", ids={token: row[0]})
         self._recent.append(row[0])
+
+    def _poison(self, connection: psycopg.Connection[Any]) -> None:
+        """A row that cannot be run, or one that cannot be completed: it must not stop the others."""
+        kind, columns, values = self.random.choice(
+            [
+                ("soak.strict", "max_attempts", "2"),
+                # Only in the state `completed` is the key held.
+                ("soak.rival", "unique_key, unique_states", "'\\x736f616b'::bytea, B'00010000'"),
+            ]
+        )
+        (token,) = self.wish(kind)
+        row = connection.execute(
+            f"INSERT INTO awa.jobs (kind, args, {columns}) VALUES (%s, %s::jsonb, {values}) RETURNING id",
+            [kind, f'{{"token": "{token}", "number": "none"}}'],
+        ).fetchone()
+        assert row is not None
+        ledger.write("producer", do="committed", ids={token: row[0]})
 
     def _cancel(self, connection: psycopg.Connection[Any]) -> None:
         self._write(

@@ -26,7 +26,8 @@ import psycopg
 
 from tests.soak import account, fake_clock, history, ledger
 from tests.soak.cluster import SoakCluster
-from tests.soak.nemesis import Nemesis
+from tests.soak.frozen import check_freezes
+from tests.soak.nemesis import Freeze, Nemesis
 from tests.soak.vitals import Trend, Vitals
 from tests.soak.workers import SETTINGS, SoakWorker
 from tests.waiting import wait_until
@@ -40,6 +41,8 @@ WORKERS = 3
 # What is left when the load ends, and what the nemesis broke last, has to be done within this.
 DRAIN_WITHIN = 120.0
 START_WITHIN = 90.0
+# Seconds from which every fault has time to come, more than once.
+LONG = 300.0
 NOT_DONE = """
     SELECT count(*) FROM awa.jobs
     WHERE state IN ('available', 'running', 'retryable')
@@ -56,12 +59,19 @@ class Report:
     faked_clock: bool
     figures: dict[str, float] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
+    """How often each fault broke something."""
+    met: dict[str, int] = field(default_factory=dict)
+    """How much it broke: sessions, rows, answers."""
+    missed: dict[str, int] = field(default_factory=dict)
+    """How often it found nothing to break."""
     trends: list[Trend] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
     def text(self) -> str:
         lines = [f"soak of {self.seconds:.0f} s, seed {self.seed}"]
         lines += [f"  fault  {name}: {count}" for name, count in sorted(self.faults.items())]
+        lines += [f"  met  {name}: {count}" for name, count in sorted(self.met.items())]
+        lines += [f"  met nothing  {name}: {count}" for name, count in sorted(self.missed.items())]
         lines += [f"  {name}: {value:g}" for name, value in self.figures.items()]
         lines += [
             f"  {each.what}: {each.first:g}, then {each.second:g}, at most {each.highest:g}"
@@ -85,6 +95,7 @@ class Soak:
         self._chance = random.Random(seed)
         self._report = Report(seed=seed, seconds=seconds, faked_clock=fake_clock.library() is not None)
         self._account = account.Account()
+        self._freezes: list[Freeze] = []
 
     def run(self) -> Report:
         """All of it, bounded in time. The directory with logs and ledger stays if something is wrong."""
@@ -136,7 +147,8 @@ class Soak:
 
     def _load(self, cluster: SoakCluster, workers: list[SoakWorker], env: dict[str, str]) -> None:
         vitals = Vitals(cluster, workers[0])
-        nemesis = Nemesis(cluster, workers, self._chance.randrange(2**32))
+        is_long = self._seconds >= LONG
+        nemesis = Nemesis(cluster, workers, self._chance.randrange(2**32), is_long=is_long)
         with self._producers(env, workers):
             vitals.start()
             nemesis.start()
@@ -145,12 +157,17 @@ class Soak:
             finally:
                 nemesis.stop()
                 vitals.stop()
+        self._freezes = nemesis.freezes
         self._report.faults = dict(nemesis.counts)
+        self._report.met = dict(nemesis.met)
+        self._report.missed = dict(nemesis.missed)
         self._report.trends = vitals.trends()
         self._account.figures["faults"] = nemesis.counts.total()
         self._account.figures["starts of workers"] = sum(worker.starts for worker in workers)
         self._account.figures["starts of PostgreSQL"] = 1 + cluster.restart_count
         self._account.require("faults that could not be injected", nemesis.errors)
+        if is_long:
+            self._account.require("faults without any effect", nemesis.without_effect())
         self._account.require("not flat", (each for each in self._report.trends if not each.is_flat))
 
     def _watch(self, workers: list[SoakWorker], seconds: float) -> None:
@@ -191,6 +208,8 @@ class Soak:
     def _drain(self, cluster: SoakCluster, workers: list[SoakWorker]) -> None:
         """Until only what is for tomorrow waits; what is not done then is stuck, and found so."""
         started_at = time.monotonic()
+        with cluster.connect() as connection:
+            connection.execute("UPDATE awa.cron_jobs SET paused = true")
 
         def is_done() -> bool:
             for worker in workers:
@@ -228,13 +247,9 @@ class Soak:
             self._account.violations.append(f"awa_doctor ended with {doctor.returncode}: {doctor.stderr}")
         with cluster.connect() as connection:
             histories = history.read(connection, time.time() - time.monotonic())
-            account.check(
-                self._account,
-                ledger.enqueues(self._ledger),
-                histories,
-                ledger.runs(self._ledger),
-                connection,
-            )
+            runs = ledger.runs(self._ledger)
+            account.check(self._account, ledger.enqueues(self._ledger), histories, runs, connection)
+            check_freezes(self._account, self._freezes, histories, runs)
 
 
 def _manage(env: dict[str, str], *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

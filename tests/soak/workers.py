@@ -20,6 +20,8 @@ from tests.worker_process import WorkerProcess
 
 PROCESSES = 2
 THREADS = 8
+# The number of the worker that lives at another time.
+WRONG_CLOCK = 2
 # As an init system does: not at once.
 RESTART_AFTER = 0.5
 SETTINGS: dict[str, Any] = {
@@ -49,13 +51,16 @@ class SoakWorker:
         self._random = random.Random(seed)
         self._restart_at = 0.0
         self._sessions: set[int] = set()
+        self._clock = logs / f"clock-{number}"
+        self.has_wrong_clock = number == WRONG_CLOCK and fake_clock.library() is not None
+        self.set_clock(self._random.choice(fake_clock.SKEWS))
         self._start()
 
     def _start(self) -> None:
         queues = "default,slow,instant" if self.is_veteran else "default,slow,instant,rough"
         env = dict(self._env)
-        if self.number == 2:
-            env |= fake_clock.environment(self._random.choice(fake_clock.SKEWS))
+        if self.has_wrong_clock:
+            env |= fake_clock.environment(self._clock)
         self.process = WorkerProcess(
             env,
             self._logs / f"worker-{self.number}-{self.starts}.log",
@@ -68,6 +73,10 @@ class SoakWorker:
         self._sessions.add(self.process.pid)  # it leads a session of its own
         self.starts += 1
         self.expects_end = False
+
+    def set_clock(self, skew: str) -> None:
+        """What its processes believe of the time; nothing happens to those with a right clock."""
+        fake_clock.set_clock(self._clock, skew)
 
     def look(self) -> None:
         """Start it again if it has ended."""
