@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Iterable
 from queue import SimpleQueue
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, timeout_of
+from awa_django.worker.django_connections import tidy
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.loop_runner import LoopRunner
 from awa_django.worker.options import WorkerOptions
@@ -228,14 +229,13 @@ class Executor:
             logger.exception("job %s: its attempt could not be made", held.job.id, extra=_extra(held))
             outcome = verdict.raised(held.job, exc, worker=self._worker)
         try:
-            close_old_connections()
+            tidy()
         except Exception:
             logger.exception("closing connections after job %s failed", held.job.id, extra=_extra(held))
         return self._ended(held, outcome)
 
     def _attempt(self, held: HeldJob) -> Outcome | None:
-        reset_queries()
-        close_old_connections()
+        tidy()
         handler = handler_of(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 
 from asgiref.sync import sync_to_async
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections
 from django.db.backends.signals import connection_created
 
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker.attempt import run_attempt_async, timeout_of
+from awa_django.worker.django_connections import tidy
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
@@ -127,14 +128,9 @@ class LoopRunner:
 
     async def _cycle_connections(self) -> None:
         """Do round a job for Django's connections of the loop's helper thread what handler threads do."""
-        await sync_to_async(_cycle)()
+        await sync_to_async(tidy)()
 
     def _note_connection(self, **_: object) -> None:
         """Async handlers use the database, on asgiref's thread: only then is it looked after."""
         if threading.current_thread() not in self._handler_threads():
             self._has_connections = True
-
-
-def _cycle() -> None:
-    reset_queries()
-    close_old_connections()
