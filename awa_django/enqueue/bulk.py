@@ -10,11 +10,12 @@ from typing import Any
 from django.db import connections, transaction
 
 from awa_django.conf import get_settings
-from awa_django.enqueue.options import Item, Prepared, prepare
+from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import InvalidJob
-from awa_django.storage.insert import NewJob, copy_jobs, find_unique_holders, reserve_ids, take_unique_keys
+from awa_django.storage.copy import copy_jobs, reserve_ids, take_unique_keys
+from awa_django.storage.insert import NewJob, find_unique_holders
 
 # Rows per COPY: bounds the memory that a generator of a million items takes, and costs nothing more
 # (a COPY of 10,000 rows is within a few per cent of one of 100,000).
@@ -35,19 +36,18 @@ def enqueue_many(items: Iterable[Item]) -> list[Enqueued]:
     connection = connections[alias]
     answers: list[Enqueued] = []
     queues: set[str] = set()
-    unique: list[tuple[int, NewJob, Prepared]] = []
+    unique: list[tuple[int, NewJob, Recipe]] = []
     with transaction.atomic(using=alias):
         for chunk in _chunks(items):
             now, ids = reserve_ids(connection, len(chunk))
             plain: list[tuple[int, NewJob]] = []
-            for job_id, prepared in zip(ids, chunk, strict=True):
-                job = prepared.keyed(now)
-                if prepared.unique is None:
+            for job_id, (recipe, job) in zip(ids, chunk, strict=True):
+                if recipe.unique is None:
                     plain.append((job_id, job))
                 else:
-                    unique.append((len(answers), job, prepared))
+                    unique.append((len(answers), recipe.keyed(job, now), recipe))
                 answers.append(Enqueued(job_id))
-            queues |= _copy(connection, plain, now)
+            queues |= copy_jobs(connection, plain, now=now)
         if unique:
             queues |= _enqueue_unique(connection, unique, answers, now)
         if queues:
@@ -57,7 +57,7 @@ def enqueue_many(items: Iterable[Item]) -> list[Enqueued]:
 
 def _enqueue_unique(
     connection: Any,
-    unique: list[tuple[int, NewJob, Prepared]],
+    unique: list[tuple[int, NewJob, Recipe]],
     answers: list[Enqueued],
     now: datetime,
 ) -> set[str]:
@@ -66,21 +66,21 @@ def _enqueue_unique(
     for place, job, _ in unique:
         assert job.unique_key is not None
         first.setdefault(job.unique_key, place)
-    with rival_as_unique_conflict(unique[0][1].kind):
+    with rival_as_unique_conflict(unique[0][1].shape.kind):
         holders = _take_keys(connection, {key: answers[place].id for key, place in first.items()})
     created: list[tuple[int, NewJob]] = []
-    for place, job, prepared in unique:
+    for place, job, recipe in unique:
         assert job.unique_key is not None
         holder_id, job_id = holders[job.unique_key], answers[place].id
         if holder_id == job_id:
             created.append((job_id, job))
             continue
-        if prepared.unique is not None and prepared.unique.on_conflict == "raise":
-            raise unique_conflict(job.kind, holder_id)
+        if recipe.unique is not None and recipe.unique.on_conflict == "raise":
+            raise unique_conflict(job.shape.kind, holder_id)
         answers[place] = Enqueued(holder_id, False, holder_id)
     queues: set[str] = set()
     for start in range(0, len(created), CHUNK):
-        queues |= _copy(connection, created[start : start + CHUNK], now)
+        queues |= copy_jobs(connection, created[start : start + CHUNK], now=now)
     return queues
 
 
@@ -102,29 +102,23 @@ def _take_keys(connection: Any, wanted: dict[bytes, int]) -> dict[bytes, int]:
     raise unique_conflict("unique", None)
 
 
-def _copy(connection: Any, jobs: list[tuple[int, NewJob]], now: datetime) -> set[str]:
-    """Copy each job into its table; the queues that have something to run now."""
-    due: list[tuple[int, NewJob]] = []
-    later: list[tuple[int, NewJob]] = []
-    for job_id, job in jobs:
-        (later if job.due_at(now) > now else due).append((job_id, job))
-    if due:
-        copy_jobs(connection, due, now=now, deferred=False)
-    if later:
-        copy_jobs(connection, later, now=now, deferred=True)
-    return {job.queue for _, job in due}
-
-
-def _chunks(items: Iterable[Item]) -> Iterator[list[Prepared]]:
+def _chunks(items: Iterable[Item]) -> Iterator[list[tuple[Recipe, NewJob]]]:
+    """The jobs, 10,000 at a time: none is read during a COPY, as they may come over the same connection."""
     iterator = enumerate(items)
-    while chunk := [_prepared(place, item) for place, item in islice(iterator, CHUNK)]:
+    recipes: dict[tuple[int, int], Recipe] = {}  # by the identity of handler and options, which they keep
+    while chunk := [_made(recipes, place, item) for place, item in islice(iterator, CHUNK)]:
         yield chunk
+        recipes.clear()  # a batch may have options of its own for every item
 
 
-def _prepared(place: int, item: object) -> Prepared:
+def _made(recipes: dict[tuple[int, int], Recipe], place: int, item: object) -> tuple[Recipe, NewJob]:
     if not isinstance(item, Item):
         raise InvalidJob(f"item {place} of the batch must be made by job.item(...), not {item!r}")
     try:
-        return prepare(item)
+        same = (id(item.handler), id(item.options))
+        recipe = recipes.get(same)
+        if recipe is None:
+            recipe = recipes[same] = prepare(item.handler, item.options)
+        return recipe, recipe.make(item.arguments)
     except InvalidJob as exc:
         raise InvalidJob(f"item {place} of the batch: {exc}") from exc

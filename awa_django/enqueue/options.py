@@ -15,7 +15,7 @@ from awa_django.durations import as_duration
 from awa_django.errors import InvalidJob
 from awa_django.registry import Handler
 from awa_django.retry import RetryPolicy, to_json
-from awa_django.storage.insert import NewJob
+from awa_django.storage.insert import JobShape, NewJob
 from awa_django.unique import Unique
 
 # The bounds of the columns (jobs_timestamps_range and others): refused here by name, not there by a
@@ -98,48 +98,54 @@ class Options:
         return replace(self, **given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class Item(msgspec.Struct, frozen=True, kw_only=True):
     """One job of a batch, made by ``job.item(...)``: a handler, bound arguments, options."""
 
     handler: Handler
     arguments: Mapping[str, object]
-    options: Options = field(default_factory=Options)
+    options: Options = msgspec.field(default_factory=Options)
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A validated job: its row but for the unique key, which may need the database's clock."""
+class Recipe:
+    """How the jobs of a handler with the same options are made: validated once for all of them."""
 
-    job: NewJob
+    handler: Handler
+    options: Options
+    shape: JobShape
     unique: Unique | None
-    key_args: Mapping[str, JSON]
 
     @property
     def needs_now(self) -> bool:
-        """Whether the key is of a period that the database's clock decides."""
-        return self.unique is not None and self.unique.period is not None and self.job.run_at is None
+        """Whether the keys are of a period that the database's clock decides."""
+        return self.unique is not None and self.unique.period is not None and self.shape.run_at is None
 
-    def keyed(self, now: datetime | None) -> NewJob:
-        """The row with its unique key. ``now`` is the database's, for one that ``needs_now``."""
+    def make(self, arguments: Mapping[str, object]) -> NewJob:
+        """The job with these bound arguments, but for its key. Raises: InvalidJob naming the argument."""
+        return NewJob(self.shape, self.handler.encode(arguments))
+
+    def keyed(self, job: NewJob, now: datetime | None) -> NewJob:
+        """The job with its unique key. ``now`` is the database's, for a recipe that ``needs_now``."""
         if self.unique is None:
-            return self.job
-        at = self.job.run_at
+            return job
+        at = self.shape.run_at
         if at is None and now is not None:
-            at = now + (self.job.delay or timedelta(0))
-        key = self.unique.key(self.job.kind, queue=self.job.queue, args=self.key_args, at=at)
-        return replace(self.job, unique_key=key, unique_states=self.unique.mask)
+            at = now + (self.shape.delay or timedelta(0))
+        args = self.handler.key_args(job.args) if self.unique.args else {}
+        key = self.unique.key(self.shape.kind, queue=self.shape.queue, args=args, at=at)
+        return NewJob(self.shape, job.args, key)
 
 
-def prepare(item: Item) -> Prepared:
-    """Validate and encode a job. Raises: InvalidJob naming the argument or option that is refused."""
-    handler, options = item.handler, item.options
-    args = handler.encode(item.arguments)
+def prepare(handler: Handler, options: Options) -> Recipe:
+    """Validate what jobs have in common. Raises: InvalidJob naming the option that is refused."""
     unique = handler.unique if isinstance(options.unique, _Unset) else options.unique
-    job = NewJob(
+    if unique is not None and isinstance(unique.args, tuple):
+        for name in unique.args:
+            if not handler.signature.accepts(name):
+                raise InvalidJob(f"Unique.args names {name!r}, which is no parameter of {handler.kind!r}")
+    shape = JobShape(
         kind=handler.kind,
         queue=handler.queue if isinstance(options.queue, _Unset) else options.queue,
-        args=args,
         priority=handler.priority if isinstance(options.priority, _Unset) else options.priority,
         max_attempts=(
             handler.max_attempts if isinstance(options.max_attempts, _Unset) else options.max_attempts
@@ -148,14 +154,9 @@ def prepare(item: Item) -> Prepared:
         tags=handler.tags if isinstance(options.tags, _Unset) else tuple(options.tags),
         run_at=options.run_at,
         delay=options.delay,  # type: ignore[arg-type]  # __post_init__ made it a timedelta
+        unique_states=None if unique is None else unique.mask,
     )
-    if unique is None:
-        return Prepared(job, None, {})
-    if isinstance(unique.args, tuple):
-        for name in unique.args:
-            if not handler.signature.accepts(name):
-                raise InvalidJob(f"Unique.args names {name!r}, which is no parameter of {handler.kind!r}")
-    return Prepared(job, unique, handler.key_args(args) if unique.args else {})
+    return Recipe(handler, options, shape, unique)
 
 
 def check_run_at(run_at: object) -> None:

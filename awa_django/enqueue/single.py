@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+import msgspec
 from django.db import OperationalError, connections
 
 from awa_django.conf import get_settings
-from awa_django.enqueue.options import Item, Prepared, prepare
+from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
 from awa_django.storage.insert import (
@@ -29,8 +29,7 @@ MOST_TRIES = 20
 _RIVAL_ENDED_WAIT = {"40001", "55P03"}
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueued:
+class Enqueued(msgspec.Struct, frozen=True):
     """The answer to an enqueue: ``id`` is the new job's, or that of the job that holds the unique key.
 
     ``holder_id`` is None when a job was ``created``.
@@ -47,24 +46,25 @@ def enqueue(item: Item) -> Enqueued:
     Raises: InvalidJob before anything is written; UniqueConflict with ``on_conflict="raise"``, or
     when the wait for a rival ended with the caller's transaction.
     """
-    prepared = prepare(item)
+    recipe = prepare(item.handler, item.options)
+    job = recipe.make(item.arguments)
     connection = connections[get_settings().database]
-    if prepared.unique is None:
-        if prepared.job.is_plain:
-            job_id, is_due = insert_job(connection, prepared.job), True
+    if recipe.unique is None:
+        if recipe.shape.is_plain:
+            job_id, is_due = insert_job(connection, job), True
         else:
-            job_id, is_due = insert_job_at(connection, prepared.job)
+            job_id, is_due = insert_job_at(connection, job)
     else:
-        job = _keyed(prepared)
-        with rival_as_unique_conflict(prepared.job.kind):
+        job = _keyed(recipe, job)
+        with rival_as_unique_conflict(recipe.shape.kind):
             inserted = _insert_unless_held(job)
         if isinstance(inserted, int):
-            if prepared.unique.on_conflict == "raise":
-                raise unique_conflict(job.kind, inserted)
+            if recipe.unique.on_conflict == "raise":
+                raise unique_conflict(recipe.shape.kind, inserted)
             return Enqueued(inserted, False, inserted)
         job_id, is_due = inserted
     if is_due:
-        wake_workers(connection, [prepared.job.queue])
+        wake_workers(connection, [recipe.shape.queue])
     return Enqueued(job_id)
 
 
@@ -73,10 +73,10 @@ def find_holder(item: Item) -> int | None:
 
     Raises: InvalidJob when the item is refused, or is not unique.
     """
-    prepared = prepare(item)
-    if prepared.unique is None:
-        raise ValueError(f"{prepared.job.kind!r} is not unique, so none of its jobs holds a key")
-    key = _keyed(prepared).unique_key
+    recipe = prepare(item.handler, item.options)
+    if recipe.unique is None:
+        raise ValueError(f"{recipe.shape.kind!r} is not unique, so none of its jobs holds a key")
+    key = _keyed(recipe, recipe.make(item.arguments)).unique_key
     assert key is not None
     return find_unique_holders(connections[get_settings().database], [key]).get(key)
 
@@ -101,9 +101,9 @@ def rival_as_unique_conflict(kind: str) -> Iterator[None]:
         ) from exc
 
 
-def _keyed(prepared: Prepared) -> NewJob:
-    now = database_now(connections[get_settings().database]) if prepared.needs_now else None
-    return prepared.keyed(now)
+def _keyed(recipe: Recipe, job: NewJob) -> NewJob:
+    now = database_now(connections[get_settings().database]) if recipe.needs_now else None
+    return recipe.keyed(job, now)
 
 
 def _insert_unless_held(job: NewJob) -> tuple[int, bool] | int:
@@ -118,4 +118,4 @@ def _insert_unless_held(job: NewJob) -> tuple[int, bool] | int:
         holder_id = find_unique_holders(connection, [job.unique_key]).get(job.unique_key)
         if holder_id is not None:
             return holder_id
-    raise unique_conflict(job.kind, None)
+    raise unique_conflict(job.shape.kind, None)

@@ -4,19 +4,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import DatabaseError, connection, transaction
-from django.db.transaction import TransactionManagementError
+from django.db import connection
 
 from awa_django.storage.insert import (
+    JobShape,
     NewJob,
-    copy_jobs,
     database_now,
     find_unique_holders,
     insert_job,
     insert_job_at,
     insert_unique_job,
-    reserve_ids,
-    take_unique_keys,
 )
 from awa_django.storage.lookup import find_job
 from awa_django.storage.wake import wake
@@ -27,10 +24,9 @@ KEY, OTHER_KEY = b"k" * 16, b"\x00" * 16
 UNFINISHED = "11101001"
 
 
-def new_job(**changes: Any) -> NewJob:
-    return NewJob(
-        **{"kind": "k", "queue": "default", "args": "{}", "priority": 2, "max_attempts": 25, **changes}
-    )
+def new_job(*, args: str = "{}", unique_key: bytes | None = None, **changes: Any) -> NewJob:
+    shape = JobShape(**{"kind": "k", "queue": "default", "priority": 2, "max_attempts": 25, **changes})
+    return NewJob(shape, args, unique_key)
 
 
 def unique_job(**changes: Any) -> NewJob:
@@ -160,62 +156,6 @@ def test_key_is_free_when_its_job_has_ended(end: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(end)
     assert insert_unique_job(connection, unique_job()) is not None
-
-
-def test_reserved_ids_are_distinct_and_in_order() -> None:
-    now, ids = reserve_ids(connection, 1000)
-    assert ids == sorted(set(ids))
-    assert len(ids) == 1000
-    assert now == database_now(connection)
-    assert insert_job(connection, new_job()) > ids[-1]
-
-
-def test_take_unique_keys_answers_with_those_that_were_free() -> None:
-    insert_unique_job(connection, unique_job())
-    _, (first, second) = reserve_ids(connection, 2)
-    assert take_unique_keys(connection, [(OTHER_KEY, second), (KEY, first)]) == {second}
-
-
-def test_copy_stores_every_column() -> None:
-    now, (hot, deferred, keyed) = reserve_ids(connection, 3)
-    odd = new_job(
-        queue="q\t\\N\n\"'",
-        args='{"a": "\\\\N\\t\\u0001"}',
-        metadata='{"m": "\\\\"}',
-        tags=("a,b", '"', "\\", "\t", "NULL", "{}", ""),
-        run_at=now,
-    )
-    take_unique_keys(connection, [(OTHER_KEY, keyed)])
-    copy_jobs(
-        connection,
-        [(hot, odd), (keyed, new_job(run_at=now, unique_key=OTHER_KEY, unique_states=UNFINISHED))],
-        now=now,
-        deferred=False,
-    )
-    copy_jobs(connection, [(deferred, new_job(run_at=now + timedelta(days=1)))], now=now, deferred=True)
-    stored = find_job(connection, hot)
-    assert stored is not None
-    assert (stored.queue, stored.args, stored.metadata) == (odd.queue, odd.args, odd.metadata)
-    assert tuple(stored.tags) == odd.tags
-    assert (stored.state, stored.run_at) == ("available", now)
-    assert [tables_of(job_id) for job_id in (hot, deferred, keyed)] == [["hot"], ["deferred"], ["hot"]]
-    assert find_unique_holders(connection, [OTHER_KEY]) == {OTHER_KEY: keyed}
-    assert rows("SELECT unique_states::text FROM awa.jobs_hot WHERE id = %s", keyed) == [(UNFINISHED,)]
-
-
-def test_copy_raises_the_errors_of_django() -> None:
-    now, (job_id,) = reserve_ids(connection, 1)
-    with pytest.raises(DatabaseError), transaction.atomic():
-        copy_jobs(connection, [(job_id, new_job(run_at=now, priority=1000))], now=now, deferred=False)
-    assert tables_of(job_id) == []
-
-
-def test_copy_refuses_a_broken_transaction() -> None:
-    now, (job_id,) = reserve_ids(connection, 1)
-    with transaction.atomic():
-        transaction.set_rollback(True)
-        with pytest.raises(TransactionManagementError):
-            copy_jobs(connection, [(job_id, new_job(run_at=now))], now=now, deferred=False)
 
 
 def test_wake_says_whether_anybody_waits() -> None:

@@ -247,26 +247,34 @@ def test_policy_of_ones_own_cannot_travel_with_one_job() -> None:
 
 def test_options_of_one_job_travel_in_its_metadata() -> None:
     made = job(send_receipt).using(timeout=1.5, retry=Fixed(wait=9), metadata={"trace": "x"})
-    assert prepare(made.item(1)).job.metadata == (
+    assert prepare(made.handler, made.options).shape.metadata == (
         '{"trace":"x","awa:timeout":1.5,"awa:retry":{"policy":"fixed","wait":9.0,"jitter":0.0}}'
     )
 
 
 def test_too_large_metadata_is_refused(settings: Any) -> None:
     settings.AWA = {"MAX_ARGS_BYTES": 100}
+    made = job(send_receipt).using(metadata={"a": "b" * 100})
     with pytest.raises(InvalidJob, match="metadata takes"):
-        prepare(job(send_receipt).using(metadata={"a": "b" * 100}).item(1))
+        prepare(made.handler, made.options)
 
 
 def test_key_counts_defaults_that_are_left_out() -> None:
     made = job(unique=Unique(args=True))(send_receipt)
-    assert prepare(made.item(1)).keyed(None) != prepare(made.item(2)).keyed(None)
-    assert prepare(made.item(1)).keyed(None).unique_key == prepare(made.item(1, to="")).keyed(None).unique_key
+    recipe = prepare(made.handler, made.options)
+
+    def key(**arguments: object) -> bytes | None:
+        return recipe.keyed(recipe.make(arguments), None).unique_key
+
+    assert key(order_id=1) is not None
+    assert key(order_id=1) != key(order_id=2)
+    assert key(order_id=1) == key(order_id=1, to="")
 
 
 def test_using_unique_of_an_unknown_argument_is_refused() -> None:
+    made = job(send_receipt).using(unique=Unique(args=("nope",)))
     with pytest.raises(InvalidJob, match="'nope', which is no parameter"):
-        prepare(job(send_receipt).using(unique=Unique(args=("nope",))).item(1))
+        prepare(made.handler, made.options)
 
 
 def test_periodic_declares_a_schedule_and_gives_the_job_back() -> None:

@@ -1,5 +1,5 @@
 -- Many jobs for later, with ids of reserve_ids, and claims of take_unique_keys where unique.
 COPY awa.scheduled_jobs (
-    id, kind, queue, args, priority, max_attempts, metadata, tags, run_at, unique_key, unique_states
+    id, kind, queue, args, priority, max_attempts, metadata, tags, run_at, unique_states, unique_key
 )
 FROM STDIN
