@@ -8,7 +8,7 @@ table stays bad: 540 instead of 13,950 jobs/s).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
@@ -50,3 +50,8 @@ def run(connection: Connection, name: str, /, **params: object) -> int:
         cursor.execute(statement(name), params)
         count: int = cursor.rowcount
         return count
+
+
+def integers(values: Iterable[int]) -> str:
+    """An array parameter as text: psycopg takes seven times as long over a list (0.7 us an integer)."""
+    return "{" + ",".join(map(str, values)) + "}"

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from awa_django.states import JobState
-from awa_django.storage._sql import Connection, fetch
+from awa_django.storage._sql import Connection, fetch, integers
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
 
 
 def complete(connection: Connection, completions: Iterable[Completion]) -> set[int]:
     """running -> completed, with the results that are kept."""
     ordered = sorted(completions, key=lambda completion: completion.attempt)
+    results = [completion.result for completion in ordered]
     rows = fetch(
         connection,
         "complete",
         **_attempts([completion.attempt for completion in ordered]),
-        results=[completion.result for completion in ordered],
+        results=results if any(results) else None,
     )
     return {job_id for (job_id,) in rows}
 
@@ -100,8 +101,8 @@ def settled(
     return {job_id for (job_id,) in rows}
 
 
-def _attempts(attempts: Sequence[Attempt]) -> dict[str, list[int]]:
+def _attempts(attempts: Sequence[Attempt]) -> dict[str, str]:
     return {
-        "job_ids": [attempt.job_id for attempt in attempts],
-        "run_leases": [attempt.run_lease for attempt in attempts],
+        "job_ids": integers(job_id for job_id, _ in attempts),
+        "run_leases": integers(run_lease for _, run_lease in attempts),
     }

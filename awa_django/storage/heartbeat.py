@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from awa_django.storage._sql import Connection, fetch
+from awa_django.storage._sql import Connection, fetch, integers
 from awa_django.storage.rows import Attempt
 
 
@@ -17,8 +17,8 @@ def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[Attemp
     rows = fetch(
         connection,
         "heartbeat",
-        job_ids=[attempt.job_id for attempt in ordered],
-        run_leases=[attempt.run_lease for attempt in ordered],
+        job_ids=integers(job_id for job_id, _ in ordered),
+        run_leases=integers(run_lease for _, run_lease in ordered),
     )
     return {Attempt._make(row) for row in rows}
 
@@ -29,8 +29,8 @@ def progress(connection: Connection, reports: Mapping[Attempt, str]) -> set[int]
     rows = fetch(
         connection,
         "progress",
-        job_ids=[attempt.job_id for attempt in ordered],
-        run_leases=[attempt.run_lease for attempt in ordered],
+        job_ids=integers(job_id for job_id, _ in ordered),
+        run_leases=integers(run_lease for _, run_lease in ordered),
         progress=[reports[attempt] for attempt in ordered],
     )
     return {job_id for (job_id,) in rows}

@@ -1,5 +1,5 @@
 -- Finalize running attempts as completed; returns the ids done, a stale lease is absent.
--- Params: job_ids, run_leases, results (parallel arrays; a result is JSON text or null).
+-- Params: job_ids, run_leases, results (parallel arrays; a result is JSON text or null; null for none at all).
 -- Index: jobs_hot_pkey, one probe a run. Two things keep it so: the arrays come out of subselects (the
 -- planner reckons with few runs, and never joins them to a whole table), and `state::text` hides the
 -- index of running rows, which it would scan as a whole: that holds every run since the last vacuum
