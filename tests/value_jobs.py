@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 
 from awa_django import JobContext, RetryAfter, Snooze, job
@@ -48,3 +49,8 @@ def retry_after(delay: float) -> RetryAfter:
 @job(max_attempts=2)
 def measure(number: int, text: str = "") -> None:
     effect("measure", number)
+
+
+@job(max_attempts=2)
+async def measure_async(number: int, text: str = "") -> None:
+    await sync_to_async(effect)("measure", number)

@@ -241,28 +241,6 @@ def test_arguments_that_postgresql_cannot_hold_are_refused_by_path(
     observe("4 refused, naming the argument")
 
 
-@pytest.mark.fault("F52", injected="arguments of 1, 16, 64, 255 and 300 MB")
-@pytest.mark.parametrize(
-    "megabytes",
-    [1, 16, 64, pytest.param(255, marks=pytest.mark.slow), pytest.param(300, marks=pytest.mark.slow)],
-)
-def test_huge_arguments_are_refused_before_they_travel(
-    megabytes: int, database: Database, observe: Observe
-) -> None:
-    text = "x" * (megabytes * 2**20)
-    started = time.monotonic()
-    for enqueue in (
-        lambda: value_jobs.measure.enqueue(number=1, text=text),
-        lambda: value_jobs.measure.enqueue_many([{"number": 1, "text": text}]),
-    ):
-        with pytest.raises(InvalidJob, match=r"MAX_ARGS_BYTES.*largest is 'text'"):
-            enqueue()
-    took = time.monotonic() - started
-    assert database.states() == {}
-    observe(f"{megabytes} MB: refused in {took:.2f} s, nothing was sent")
-
-
-GOOD = 10
 BAD_ARGS = {
     "an integer of 5,000 digits": '{"number": ' + "9" * 5000 + "}",
     "1e400": '{"number": 1e400}',
