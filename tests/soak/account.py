@@ -232,7 +232,7 @@ def check_runs(account: Account, histories: dict[int, History], runs: Runs) -> N
         ),
     )
     late = [
-        (run.starts[0] - end.at, job_id, lease)
+        (run.starts[0] - end.at, job_id, lease, end.is_now)
         for (job_id, lease), run in runs.items()
         if run.starts
         and job_id in histories
@@ -241,7 +241,10 @@ def check_runs(account: Account, histories: dict[int, History], runs: Runs) -> N
     ]
     account.require(
         "started after the lease had ended",
-        (f"job {job_id}, lease {lease}: by {seconds:.1f} s" for seconds, job_id, lease in sorted(late)),
+        (
+            f"{histories[job_id].kind} {job_id}, lease {lease}: {seconds:.1f} s after it became {is_now}"
+            for seconds, job_id, lease, is_now in sorted(late, reverse=True)
+        ),
     )
 
 

@@ -69,7 +69,7 @@ class Producer:
                 (h.kill_own_process, {}),
                 (h.stubborn, {}),
             ],
-            weights=[30, 15, 12, 8, 3, 5, 3, 10, 2, 6, 0.15, 0.1, 0.1],
+            weights=[30, 15, 20, 8, 3, 5, 3, 10, 2, 6, 0.15, 0.1, 0.1],
         )[0]
         (token,) = self.wish(job.handler.kind, later=later)
         delay = TOMORROW if later else timedelta(seconds=self.random.choice([0, 0, 0, 1, 3]))
