@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from awa_django.codec import JSON, decode_args, encode_args, plain_json
+from awa_django.codec import JSON, ArgsEncoder, decode_args, plain_json
 from awa_django.errors import ConfigurationError, InvalidJob
 
 _UNTYPED = (Any, object, inspect.Parameter.empty)
@@ -57,6 +57,11 @@ class Signature:
             for parameter in parameters
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD
         }
+        self._positional = [
+            parameter.name
+            for parameter in parameters
+            if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
         self._required = {
             name for name, parameter in self._named.items() if parameter.default is inspect.Parameter.empty
         }
@@ -68,8 +73,10 @@ class Signature:
 
     def bind(self, args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The arguments by name; defaults are left to the run. Raises: InvalidJob when they do not fit."""
-        if not args and self._required <= kwargs.keys() <= self._named.keys():
-            return dict(kwargs)  # the usual call, without the price of inspect
+        # The usual call, without the price of inspect: no position is too many, and no name is given twice.
+        named = {**dict(zip(self._positional, args, strict=False)), **kwargs} if args else dict(kwargs)
+        if len(named) == len(args) + len(kwargs) and self._required <= named.keys() <= self._named.keys():
+            return named
         try:
             bound = self._signature.bind(*args, **kwargs).arguments
         except TypeError as exc:
@@ -80,7 +87,7 @@ class Signature:
 
     def encode(self, arguments: Mapping[str, object], *, max_bytes: int) -> str:
         """The bound arguments as JSON text. Raises: InvalidJob naming the argument."""
-        return encode_args(arguments, kind=self.kind, max_bytes=max_bytes, types=self._every_type)
+        return self._encoder.encode(arguments, max_bytes=max_bytes)
 
     def decode(self, text: str | bytes) -> dict[str, object]:
         """Stored arguments, restored to their types and checked against the parameters.
@@ -123,6 +130,11 @@ class Signature:
             return plain if hint in _UNTYPED else msgspec.convert(plain, hint)
         except Exception:  # noqa: BLE001  (results are cleaned when they are written, so they may not fit)
             return plain
+
+    @cached_property
+    def _encoder(self) -> ArgsEncoder:
+        types = {name: self._hints.get(name, Any) for name in self._named}
+        return ArgsEncoder(self.kind, types, self._hints.get(self._rest.name, Any) if self._rest else Any)
 
     @cached_property
     def _hints(self) -> dict[str, Any]:

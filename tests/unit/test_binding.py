@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import inspect
+import re
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from awa_django.binding import Signature
 from awa_django.errors import ConfigurationError, InvalidJob
@@ -37,6 +41,24 @@ def test_arguments_are_bound_by_name_without_defaults() -> None:
 def test_call_that_does_not_fit_is_refused(args: Any, kwargs: dict[str, Any], name: str) -> None:
     with pytest.raises(InvalidJob, match=f"'k': .*{name}"):
         signature(plain).bind(args, kwargs)
+
+
+@given(
+    args=st.lists(st.integers(), max_size=4),
+    kwargs=st.dictionaries(st.sampled_from(["order_id", "to", "on", "x"]), st.integers(), max_size=4),
+)
+def test_call_is_bound_as_python_binds_it(args: list[int], kwargs: dict[str, int]) -> None:
+    def rest(order_id: int, to: int = 0, *, on: int, **rest: int) -> None: ...
+
+    for function in (plain, rest):
+        try:
+            expected = inspect.signature(function).bind(*args, **kwargs).arguments
+        except TypeError as exc:
+            with pytest.raises(InvalidJob, match=re.escape(f"'k': {exc}")):
+                signature(function).bind(args, kwargs)
+        else:
+            expected.update(expected.pop("rest", {}))
+            assert signature(function).bind(args, kwargs) == expected
 
 
 def test_arguments_survive_storage() -> None:

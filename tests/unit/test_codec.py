@@ -15,7 +15,14 @@ from django.utils.safestring import mark_safe
 from hypothesis import given
 from hypothesis import strategies as st
 
-from awa_django.codec import clean_json, clean_text, decode_args, encode_args, encode_result, plain_json
+from awa_django.codec import (
+    ArgsEncoder,
+    clean_json,
+    clean_text,
+    decode_args,
+    encode_result,
+    plain_json,
+)
 from awa_django.errors import InvalidJob
 
 
@@ -34,9 +41,8 @@ class Line:
     at: datetime | None = None
 
 
-def encode(value: object, hint: object = None) -> str:
-    types = {} if hint is None else {"x": hint}
-    return encode_args({"x": value}, kind="k", max_bytes=10_000, types=types)
+def encode(value: object, hint: object = Any) -> str:
+    return ArgsEncoder("k", {"x": hint}).encode({"x": value}, max_bytes=10_000)
 
 
 def nested(depth: int) -> list[Any]:
@@ -187,8 +193,74 @@ def test_subclasses_of_plain_types_are_what_they_are_a_kind_of() -> None:
 
 def test_too_large_payload_names_the_largest_argument() -> None:
     with pytest.raises(InvalidJob, match=r"2\d\d bytes.*MAX_ARGS_BYTES.*100.*largest is 'body'"):
-        encode_args({"id": 1, "body": "ü" * 100}, kind="k", max_bytes=100)
-    assert encode_args({}, kind="k", max_bytes=2) == "{}"
+        ArgsEncoder("k", {"id": int, "body": str}).encode({"id": 1, "body": "ü" * 100}, max_bytes=100)
+    assert ArgsEncoder("k", {}).encode({}, max_bytes=2) == "{}"
+
+
+@pytest.mark.parametrize("name", ["a\x00", "\ud800"])
+def test_name_of_an_argument_must_be_storable_too(name: str) -> None:
+    with pytest.raises(InvalidJob, match=r"the name .* of an argument of 'k'"):
+        ArgsEncoder("k", {}).encode({name: 1}, max_bytes=100)
+
+
+HINTS: list[Any] = [
+    str,
+    int,
+    float,
+    bool,
+    type(None),
+    Any,
+    object,
+    str | None,
+    int | float,
+    datetime | str,
+    Level,
+    Line,
+    int | datetime | date,
+]
+HINTS += [Annotated[int, msgspec.Meta(gt=0)], Annotated[str, msgspec.Meta(max_length=3)] | None, list[int]]
+
+
+@given(
+    hints=st.lists(st.sampled_from(HINTS), min_size=1, max_size=3),
+    values=st.lists(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**65), 2**65)
+        | st.sampled_from([2**63 - 1, 2**63, -(2**63), -(2**63) - 1, 2**64, Level.HIGH, Colour.RED])
+        | st.sampled_from(["\x00", "\\u0000", "\ud800", "\\", mark_safe("a"), b"a", [1], {"a": "\x00"}])
+        | st.floats()
+        | st.text(),
+        min_size=3,
+        max_size=3,
+    ),
+)
+def test_short_way_through_simple_arguments_answers_as_the_long_one(hints: Any, values: Any) -> None:
+    encoder = ArgsEncoder("k", {f"a{place}": hint for place, hint in enumerate(hints)})
+    arguments = {f"a{place}": value for place, value in enumerate(values[: len(hints)])}
+    short = encoder._encode_simple(arguments)
+    try:
+        long = encoder._encode_any(arguments, 10_000)
+    except InvalidJob:
+        assert short is None
+    else:
+        assert short in (None, long)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        (1, int),
+        ("\\", str),
+        (None, str | None),
+        (1.5, float),
+        (True, Any),
+        ("", object),
+        (2**63 - 1, int | None),
+    ],
+)
+def test_scalars_of_their_annotation_go_the_short_way(value: object, hint: object) -> None:
+    assert ArgsEncoder("k", {"x": hint})._encode_simple({"x": value}) is not None
 
 
 @pytest.mark.parametrize("text", ["[]", "1", "{", '{"x": ' + "1" * 5000 + "}", "[" * 100_000])
@@ -261,7 +333,9 @@ def test_any_result_becomes_json_that_postgresql_can_store(value: Any) -> None:
     assert "\x00" not in text
     assert "\\u0000" not in text
     text.encode()
-    assert encode_args({"x": json.loads(text)}, kind="k", max_bytes=10**7)  # within the domain of enqueue
+    assert ArgsEncoder("k", {}).encode(
+        {"x": json.loads(text)}, max_bytes=10**7
+    )  # within the domain of enqueue
 
 
 @given(value=PLAIN)
