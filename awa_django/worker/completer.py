@@ -203,16 +203,22 @@ class Completer:
         if blocked:
             self._blocked += [waiting[job_id] for job_id in blocked]
             self._retry_at = time.monotonic() + BLOCKED_WAIT
-        self._confirm(waiting, done, blocked)
+        self._confirm(waiting, done, blocked, settlement.superseded)
 
     def _confirm(
-        self, waiting: dict[int, tuple[HeldJob, Outcome]], done: set[int], blocked: set[int]
+        self,
+        waiting: dict[int, tuple[HeldJob, Outcome]],
+        done: set[int],
+        blocked: set[int],
+        superseded: set[int],
     ) -> None:
         counts: dict[Counter, int] = {}
         for job_id, (held, outcome) in waiting.items():
             if job_id in blocked:
                 continue
-            if job_id in done:
+            if job_id in superseded:
+                counter = Counter.SUPERSEDED
+            elif job_id in done:
                 counter = _COUNTER_OF[verdict.describe(outcome)]
             else:
                 counter = Counter.STALE

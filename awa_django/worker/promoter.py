@@ -89,7 +89,8 @@ class Promoter(Duty):
                 logger.warning("job %s cannot become available: %s", job_id, exc, extra={"job_id": job_id})
                 note = verdict.refused(exc, worker=self._worker, what="it was due")
                 with transaction(connection):
-                    storage.supersede(connection, job_id, note)
+                    ended = storage.supersede(connection, job_id, note)
+                self.superseded_count += ended and isinstance(exc, psycopg.errors.UniqueViolation)
             else:
                 if queue is not None:
                     promoted[queue] = promoted.get(queue, 0) + 1

@@ -126,7 +126,7 @@ class Reconciler(Service):
 
     def _bury(self, dead: _Dead) -> bool:
         """Whether its rows are settled: not while its sessions are ending, or a row is in use."""
-        blocked = []
+        settlements = []
         with self._session.use() as connection:
             if inspect.terminate_sessions(connection, session_names(dead.application_name)):
                 return False
@@ -135,15 +135,18 @@ class Reconciler(Service):
                 charged = [run for run in runs if Attempt(run.id, run.run_lease) in dead.charged]
                 others = [run for run in runs if Attempt(run.id, run.run_lease) not in dead.charged]
                 if charged:
-                    blocked += end_lost_runs(
-                        connection, charged, worker=self._worker, error=dead.error, outcome=dead.outcome
-                    ).blocked
+                    settlements.append(
+                        end_lost_runs(
+                            connection, charged, worker=self._worker, error=dead.error, outcome=dead.outcome
+                        )
+                    )
                 if others:
-                    blocked += release_runs(connection, others, worker=self._worker).blocked
+                    settlements.append(release_runs(connection, others, worker=self._worker))
             instances.withdraw(connection, [dead.name], unseen_for=FORGET_AFTER)
         if runs:
             logger.warning("%s: %s jobs rescued, %s given back", dead.error, len(charged), len(others))
-        return not blocked
+        self.superseded_count += sum(len(each.superseded) for each in settlements)
+        return not any(each.blocked for each in settlements)
 
     def _reconcile(self) -> None:
         children = list(self._children())
@@ -175,7 +178,8 @@ class Reconciler(Service):
     def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
         logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))
         with transaction(connection):
-            release_runs(connection, runs, worker=self._worker)
+            settlement = release_runs(connection, runs, worker=self._worker)
+        self.superseded_count += len(settlement.superseded)
 
     def _announce(self) -> None:
         children = list(self._children())

@@ -40,8 +40,9 @@ class Rescuer(Duty):
             with self.session.use() as connection, transaction(connection):
                 runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
                 failpoints.hit("in_rescue")
-                done = end_lost_runs(connection, runs, worker=self._worker).done if runs else set()
-            if len(runs) < BATCH or not done:
+                settlement = end_lost_runs(connection, runs, worker=self._worker)
+            self.superseded_count += len(settlement.superseded)
+            if len(runs) < BATCH or not settlement.done:
                 break
         return None
 

@@ -30,6 +30,8 @@ class Service(ABC):
 
     def __init__(self) -> None:
         self.last_good_tick: float | None = None
+        self.superseded_count = 0
+        """Jobs that this loop ended because another one holds their unique key."""
         self._failures = 0
         self._waits = 0.0
         self._logged_at = float("-inf")

@@ -43,6 +43,8 @@ class Settlement:
 
     done: set[int] = field(default_factory=set)
     """Ids of the jobs whose outcome is written."""
+    superseded: set[int] = field(default_factory=set)
+    """Those of them that ended otherwise: another job holds their unique key."""
     released_queues: set[str] = field(default_factory=set)
     """Queues in which jobs became available again."""
     blocked: list[Outcome] = field(default_factory=list)
@@ -145,7 +147,10 @@ def _write_substitute(
     for ending, write in ((endings[0], _finish), (endings[1], _finish), (endings[0], finalize.surrender)):
         try:
             with _savepoint(connection):
-                settlement.done |= write(connection, ending)
+                ended = write(connection, ending)
+            settlement.done |= ended
+            if isinstance(exc, psycopg.errors.UniqueViolation):
+                settlement.superseded |= ended
             return
         except psycopg.Error as again:
             if is_connection_error(again) or isinstance(again, _SERVERS_OWN):

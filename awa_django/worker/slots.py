@@ -40,15 +40,17 @@ class Counter(IntEnum):
     RELEASED = 6
     UNKNOWN_KIND = 7
     STALE = 8
-    HELD = 9
+    SUPERSEDED = 9
+    """Ended because another job holds their unique key."""
+    HELD = 10
     """Jobs in its hands now."""
-    IDLE_SINCE_NS = 10
+    IDLE_SINCE_NS = 11
     """Monotonic nanoseconds since when the claimer finds nothing; 0 while it finds some."""
-    BUDGET_SPENT = 11
+    BUDGET_SPENT = 12
     """1 when the child may claim no more (``--max-jobs``, ``--max-jobs-per-child``)."""
-    CLAIMER_TICK_NS = 12
+    CLAIMER_TICK_NS = 13
     """Monotonic nanoseconds of the claimer's last good tick."""
-    COMPLETER_TICK_NS = 13
+    COMPLETER_TICK_NS = 14
     """The same of the completer's."""
 
 

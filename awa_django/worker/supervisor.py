@@ -293,10 +293,9 @@ class Supervisor:
         self._question.close()
         self._poke.close()
         self._poked.close()
-        counts = (
-            (counter.name, self.children.count(counter)) for counter in Counter if counter < Counter.HELD
-        )
-        told = ", ".join(f"{count} {name.lower().replace('_', ' ')}" for name, count in counts)
+        counts = {counter: self.children.count(counter) for counter in Counter if counter < Counter.HELD}
+        counts[Counter.SUPERSEDED] += sum(service.superseded_count for service in self._services)
+        told = ", ".join(f"{count} {each.name.lower().replace('_', ' ')}" for each, count in counts.items())
         logger.info("worker %s ended: %s", self.name, told)
 
     def _say_goodbye(self) -> None:

@@ -256,6 +256,7 @@ def test_outcome_that_the_row_refuses_ends_it_by_name_and_stops_nobody(desk: Des
     assert all(reload_job(mate.job.id).state == "retryable" for mate in mates)
     row = reload_job(bad.job.id)
     assert (row.state, row.errors[-1]["outcome"]) == ("cancelled", "superseded")
+    assert (desk.reader[Counter.SUPERSEDED], desk.reader[Counter.RETRIED]) == (1, 10)
     assert reload_job(twin).state == "available"
 
 

@@ -111,6 +111,7 @@ def test_job_whose_key_was_taken_ends_by_name_and_the_others_go_on(promoter: Pro
     assert row.state == "cancelled"
     [entry] = row.errors
     assert entry["outcome"] == "superseded"
+    assert promoter.superseded_count == 1
     assert entry["worker"] == "w"
     assert entry["attempt"] == 1
     assert "another job holds its unique key" in entry["error"]
@@ -143,4 +144,5 @@ def test_row_that_is_refused_for_another_reason_is_not_called_superseded(promote
     assert reload_job(mate).state == "available"
     row = reload_job(refused)
     assert (row.state, row.errors[0]["outcome"]) == ("cancelled", "unwritable")
+    assert promoter.superseded_count == 0
     assert "odd" in row.errors[0]["error"]

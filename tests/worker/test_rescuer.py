@@ -129,6 +129,7 @@ def test_run_whose_key_was_taken_ends_by_name_and_the_others_go_on(
     assert row.state == "cancelled"
     [entry] = row.errors
     assert (entry["outcome"], entry["attempt"], entry["run_lease"]) == ("superseded", 1, 1)
+    assert rescuer.superseded_count == 1
     assert reload_job(twin).state == "available"
 
 
