@@ -214,15 +214,21 @@ def _terminate_others(database: Database) -> None:
     )
 
 
-@pytest.mark.fault("F18", injected="4,000 jobs: done, failed, timed out, cancelled, snoozed; def and async")
+@pytest.mark.parametrize(
+    ("batch", "rounds"),
+    [(1_000, 3), pytest.param(10_000, 9, marks=[pytest.mark.slow, pytest.mark.timeout(1_500)])],
+)
+@pytest.mark.fault(
+    "F18", injected="4,000 and 100,000 jobs: done, failed, timed out, cancelled, snoozed; def and async"
+)
 def test_nothing_leaks_over_thousands_of_jobs(
-    database: Database, start_worker: StartWorker, observe: Observe
+    database: Database, start_worker: StartWorker, observe: Observe, batch: int, rounds: int
 ) -> None:
     worker = start_worker("--concurrency", "16", "--threads", "8", awa={"HEARTBEAT_INTERVAL": 0.5})
-    _mixed_load(database, worker, 1_000)
+    _mixed_load(database, worker, batch)
     before = _vitals(database, worker)
-    for _ in range(3):
-        _mixed_load(database, worker, 1_000)
+    for _ in range(rounds):
+        _mixed_load(database, worker, batch)
     after = _vitals(database, worker)
     assert worker.stop() == 0
     for name, value in before.items():
@@ -230,7 +236,7 @@ def test_nothing_leaks_over_thousands_of_jobs(
         allowance = value * 0.15 if name.endswith("MB") else 2
         assert after[name] <= value + allowance, (before, after)
     told = ", ".join(f"{name} {before[name]:.0f} -> {after[name]:.0f}" for name in before)
-    observe(f"after 1,000 and after 4,000 jobs: {told}")
+    observe(f"after {batch:,} and after {batch * (rounds + 1):,} jobs: {told}")
 
 
 def _mixed_load(database: Database, worker: WorkerProcess, count: int) -> None:
@@ -247,7 +253,7 @@ def _mixed_load(database: Database, worker: WorkerProcess, count: int) -> None:
             set(database.states()) <= {"completed", "failed", "cancelled", "running"}
             and database.states().get("running") == len(cancelled)
         ),
-        timeout=60,
+        timeout=60 + count / 40,
         message=lambda: str(database.states()),
     )
     operations.cancel(cancelled)
