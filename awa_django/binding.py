@@ -95,6 +95,8 @@ class Signature:
         Raises: InvalidJob naming the argument that is missing, unknown or of another type.
         """
         arguments = decode_args(text, self._every_type, kind=self.kind)
+        if self._required <= arguments.keys() <= self._named.keys():
+            return arguments
         for name in arguments:
             if not self.accepts(name):
                 raise InvalidJob(f"{self.kind!r} has no parameter {name!r}")

@@ -263,6 +263,25 @@ def test_scalars_of_their_annotation_go_the_short_way(value: object, hint: objec
     assert ArgsEncoder("k", {"x": hint})._encode_simple({"x": value}) is not None
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        str(2**63),
+        str(-(2**64)),
+        "1" + "0" * 400,
+        "0.1",
+        "0." + "123456789" * 30,
+        "0.00000000000000000001",
+        "-0",
+    ],
+)
+def test_number_of_any_size_is_read_as_python_has_it(number: str) -> None:
+    """jsonb keeps numerics: raw SQL may store what no 64 bits hold."""
+    [read] = decode_args(f'{{"x": {number}}}', {}, kind="k").values()
+    expected = json.loads(number)
+    assert (read, type(read)) == (expected, type(expected))
+
+
 @pytest.mark.parametrize("text", ["[]", "1", "{", '{"x": ' + "1" * 5000 + "}", "[" * 100_000])
 def test_stored_arguments_that_cannot_be_read_are_invalid(text: str) -> None:
     with pytest.raises(InvalidJob, match="the arguments of 'k'"):
