@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.db import connections
-from django.db.models import QuerySet
+from django.db.models import F, Func, QuerySet, TextField
 from django.http import HttpRequest
 
 from awa_django.admin.base import CHOICES_CAP, STATE_NAMES
@@ -60,6 +60,39 @@ class KindFilter(_NameFilter):
 
     def names(self) -> Iterable[str]:
         return JobKind.objects.order_by("kind").values_list("kind", flat=True)[:CHOICES_CAP]
+
+
+class EndFilter(admin.SimpleListFilter):
+    """How the last attempt of an ended job went, by its newest error entry.
+
+    Each way has one state, whose jobs ``jobs_hot_attention`` holds in the order of the list: completed
+    ones are not looked at.
+    """
+
+    title = "how it ended"
+    parameter_name = "ended"
+    states = {
+        "superseded": JobState.CANCELLED,
+        "timed_out": JobState.FAILED,
+        "rescued": JobState.FAILED,
+    }
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(way, f"{state}: {way.replace('_', ' ')}") for way, state in self.states.items()]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        way = self.value()
+        if not way:
+            return queryset
+        if way not in self.states:
+            return queryset.none()
+        last = Func(
+            F("errors"),
+            template="(%(expressions)s)[cardinality(%(expressions)s)] ->> 'outcome'",
+            output_field=TextField(),
+        )
+        ended: QuerySet[Any] = queryset.filter(state=self.states[way]).alias(last_outcome=last)
+        return ended.filter(last_outcome=way)
 
 
 class StateFilter(admin.SimpleListFilter):

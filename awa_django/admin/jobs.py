@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 from awa_django.admin import detail
 from awa_django.admin.actions import JobActionsMixin
 from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, show_instant, show_state
-from awa_django.admin.filters import KindFilter, QueueFilter, StateFilter
+from awa_django.admin.filters import EndFilter, KindFilter, QueueFilter, StateFilter
 from awa_django.models import DeferredJob, HotJob, Job, JobKind, UniqueClaim
 from awa_django.operations import LARGEST_ID
 
@@ -34,7 +34,7 @@ class JobAdmin(JobActionsMixin, ListOnlyAdmin):
 
     list_display = ("id", "job_kind", "job_queue", "job_state", "job_priority", "attempts", "due", "created")
     list_display_links = ("id",)
-    list_filter = (StateFilter, QueueFilter, KindFilter)
+    list_filter: Any = (StateFilter, QueueFilter, KindFilter)  # type: ignore[misc]
     search_fields = ("id",)
     search_help_text = (
         "An id, a kind or a part of one, or the 32 hexadecimal digits of a unique key that is held."
@@ -137,6 +137,7 @@ class JobAdmin(JobActionsMixin, ListOnlyAdmin):
 class HotJobAdmin(JobAdmin):
     """What can run now, runs, or has ended."""
 
+    list_filter: Any = (StateFilter, EndFilter, QueueFilter, KindFilter)  # type: ignore[misc]
     job_actions = (
         "retry_jobs", "cancel_jobs", "set_priority_of_jobs", "reschedule_jobs", "move_jobs", "delete_jobs"
     )  # fmt: skip
