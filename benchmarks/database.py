@@ -6,7 +6,10 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, LiteralString
@@ -19,6 +22,7 @@ from benchmarks import floor
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 PREFIX = "awa_bench_"
+TABLES = ("awa.jobs_hot", "awa.scheduled_jobs", "bench_floor")
 NOTHING = "benchmarks.nothing"
 
 # A job's whole row is the columns' defaults, but these.
@@ -41,20 +45,34 @@ class Server:
     url: str
     log: Path | None = None
 
-    def create(self, name: str) -> Database:
-        """A new database with the schema of the product and the table of the floor."""
+    def create(self, name: str, *, with_schema: bool = True) -> Database:
+        """A new database, with the schema of the product and the table of the floor."""
         identifier = sql.Identifier(PREFIX + name)
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(identifier))
             connection.execute(sql.SQL("CREATE DATABASE {}").format(identifier))
         database = Database(urlunsplit(urlsplit(self.url)._replace(path="/" + PREFIX + name)), self)
+        if not with_schema:
+            return database
         migrate = [sys.executable, str(PROJECT_DIR / "manage.py"), "migrate", "--verbosity=0"]
         subprocess.run(migrate, env=database.environment, cwd=PROJECT_DIR, check=True)
         database.connection.execute(floor.CREATE)
         return database
 
-    def drop_all(self) -> None:
-        """Remove every database that a run has made here."""
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other benchmark on this server meanwhile; nothing is left of a run, not even of a killed one."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            row = connection.execute("SELECT pg_try_advisory_lock(hashtext('awa bench'))").fetchone()
+            if row != (True,):
+                raise SystemExit("another benchmark runs on this server")
+            self._drop_all()
+            try:
+                yield
+            finally:
+                self._drop_all()
+
+    def _drop_all(self) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
             pattern = PREFIX.replace("_", r"\_") + "%"
             names = connection.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [pattern])
@@ -73,12 +91,13 @@ def start_server() -> Server:
     return Server(url, embedded_postgres.prepare("bench", embedded_postgres.PROJECT_DIR).log)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Database:
-    """One database, with a connection of the benchmarks' own."""
+    """One database, with a connection of the benchmarks' own; ``kept`` are tables that are never emptied."""
 
     url: str
     server: Server
+    kept: tuple[str, ...] = ()
 
     @cached_property
     def connection(self) -> psycopg.Connection[Any]:
@@ -102,6 +121,38 @@ class Database:
         assert row is not None
         return row
 
+    def now(self) -> datetime:
+        """By the server's clock."""
+        (now,) = self.one("SELECT clock_timestamp()")
+        return now  # type: ignore[no-any-return]
+
+    def clock_offset(self) -> float:
+        """Seconds that the server's clock is ahead of this machine's: near zero, unless it is elsewhere."""
+        began = time.time()
+        return self.now().timestamp() - (began + time.time()) / 2
+
+    def set_for_new_sessions(self, name: str, value: str | None) -> None:
+        """A setting of this database for sessions that begin from now on; None takes it back."""
+        (database,) = self.one("SELECT current_database()")
+        change = (
+            sql.SQL("ALTER DATABASE {} RESET {}")
+            if value is None
+            else sql.SQL("ALTER DATABASE {} SET {} = {}")
+        )
+        parts = [sql.Identifier(database), sql.Identifier(name)] + (
+            [] if value is None else [sql.Literal(value)]
+        )
+        self.connection.execute(change.format(*parts))
+
+    def set_for_server(self, name: str, value: str | None) -> None:
+        """A setting of the whole server, which must be ours; None takes it back."""
+        if value is None:
+            self.connection.execute(sql.SQL("ALTER SYSTEM RESET {}").format(sql.Identifier(name)))
+        else:
+            change = sql.SQL("ALTER SYSTEM SET {} = {}")
+            self.connection.execute(change.format(sql.Identifier(name), sql.Literal(value)))
+        self.connection.execute("SELECT pg_reload_conf()")
+
     def empty(self) -> None:
         """No job at all; and a checkpoint, so that one contender does not write what another left."""
         self.connection.execute(
@@ -120,7 +171,7 @@ class Database:
         self.connection.execute("VACUUM ANALYZE awa.jobs_hot")
         return int(mark)
 
-    def defer(self, count: int, *, kind: str = NOTHING, start: str = "tomorrow", step: float = 1.0) -> None:
+    def defer(self, count: int, *, start: datetime, kind: str = NOTHING, step: float = 1.0) -> None:
         """So many jobs for later, ``step`` seconds apart."""
         params = {"kind": kind, "count": count, "start": start, "step": step}
         self.connection.execute(DEFER, params)

@@ -7,11 +7,18 @@ each round, and the median of these ratios is what counts.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from benchmarks.database import Database, Server
 
+if TYPE_CHECKING:  # it measures as a contender does
+    from benchmarks.peer import Peer
+
+# Peers take so many turns: some need minutes for one.
+PEER_ROUNDS = 2
 # What one turn measured, by unit: {"jobs/s": 17_000.0}.
 Measurement = Mapping[str, float]
 Contender = Callable[[], Measurement]
@@ -21,11 +28,12 @@ Contender = Callable[[], Measurement]
 class Plan:
     """What a scenario will do. The first contender is the one that the others are compared with.
 
-    ``most_rounds`` bounds what takes long.
+    ``most_rounds`` bounds what takes long; peers take two turns at most.
     """
 
     title: str
     contenders: Mapping[str, Contender]
+    peers: Mapping[str, Contender] = field(default_factory=dict)
     most_rounds: int | None = None
 
 
@@ -39,13 +47,8 @@ class Bench:
     server: Server
     rounds: int
     is_quick: bool = False
+    peers: Sequence[Peer] = ()
     databases: dict[str, Database] = field(default_factory=dict)
-
-    def close(self) -> None:
-        """Drop the databases."""
-        for database in self.databases.values():
-            database.connection.close()
-        self.server.drop_all()
 
     def size(self, full: int, *, quick: int) -> int:
         """How many, in a full run and in a quick one."""
@@ -67,6 +70,7 @@ class Series:
 
     values: dict[str, list[float]] = field(default_factory=dict)
     failure: str = ""
+    is_peer: bool = False
 
     def median(self, unit: str) -> float:
         return statistics.median(self.values[unit])
@@ -79,6 +83,11 @@ class Result:
     name: str
     title: str
     series: dict[str, Series]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether one failed that is no peer."""
+        return any(series.failure for name, series in self.series.items() if not series.is_peer)
 
     def value(self, contender: str, unit: str) -> float | None:
         """The median, or None where it was not measured."""
@@ -97,17 +106,19 @@ class Result:
 
 def run(name: str, plan: Plan, rounds: int, say: Callable[[str], None]) -> Result:
     """Let the contenders take turns; one that fails is out, and the others go on."""
-    series = {contender: Series() for contender in plan.contenders}
-    names = list(plan.contenders)
+    contenders = {**plan.contenders, **plan.peers}
+    series = {contender: Series(is_peer=contender in plan.peers) for contender in contenders}
+    names = list(contenders)
     rounds = min(rounds, plan.most_rounds or rounds)
     for number in range(rounds):
         start = number % len(names)  # another one first in each round
         for contender in names[start:] + names[:start]:
             mine = series[contender]
-            if mine.failure:
+            if mine.failure or (mine.is_peer and number >= PEER_ROUNDS):
                 continue
             try:
-                measured = plan.contenders[contender]()
+                began = time.monotonic()
+                measured = contenders[contender]()
             except Exception as exc:  # noqa: BLE001  (a broken peer must not end the others' run)
                 mine.failure = f"{type(exc).__name__}: {exc}".strip()
                 say(f"{name}, round {number + 1} of {rounds}: {contender} failed: {mine.failure}")
@@ -115,5 +126,6 @@ def run(name: str, plan: Plan, rounds: int, say: Callable[[str], None]) -> Resul
             for unit, value in measured.items():
                 mine.values.setdefault(unit, []).append(value)
             told = ", ".join(f"{value:,.4g} {unit}" for unit, value in measured.items())
-            say(f"{name}, round {number + 1} of {rounds}: {contender} {told}")
+            took = time.monotonic() - began
+            say(f"{name}, round {number + 1} of {rounds}: {contender} {told} (in {took:.0f} s)")
     return Result(name, plan.title, series)

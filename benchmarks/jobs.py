@@ -9,6 +9,7 @@ from awa_django import job
 from benchmarks import marks
 
 IO_SECONDS = 0.001
+NAP_SECONDS = 0.1
 
 
 @job()
@@ -30,6 +31,11 @@ def wait(number: int = 0) -> None:
 @job()
 async def wait_async(number: int = 0) -> None:
     await asyncio.sleep(IO_SECONDS)
+
+
+@job()
+def nap(number: int = 0) -> None:
+    time.sleep(NAP_SECONDS)
 
 
 @job()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import IO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
 
 import psutil
 
@@ -44,6 +45,20 @@ def worker(
         yield psutil.Process(process.pid)
 
 
+def produce(database: Database, mode: str, count: int, *, producers: int = 1) -> list[dict[str, Any]]:
+    """Let so many producers enqueue ``count`` jobs each, all at once; what each of them told."""
+    command = [sys.executable, "-m", "benchmarks.producer", mode, str(count)]
+    return ask([command] * producers, database.environment)
+
+
+def ask(commands: Sequence[list[str]], environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Start processes, let them begin at once, and read the one line of JSON that each prints."""
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(running(command, environment)) for command in commands]
+        release(started)
+        return [json.loads(_stream(process.stdout).readline()) for process in started]
+
+
 @contextlib.contextmanager
 def floors(
     database: Database,
@@ -60,12 +75,19 @@ def floors(
             stack.enter_context(running(command, {**database.environment, **(environment or {})}))
             for _ in range(processes)
         ]
-        for process in started:
-            assert _stream(process.stdout).readline() == "ready\n", "the floor did not start"
-        for process in started:
-            _stream(process.stdin).write("go\n")
-            _stream(process.stdin).flush()
+        release(started)
         yield started
+
+
+def release(started: Sequence[subprocess.Popen[str]]) -> None:
+    """Let processes begin at once when each of them has said that it is ready."""
+    for process in started:
+        line = _stream(process.stdout).readline()
+        if line != "ready\n":
+            raise RuntimeError(f"{process.args!r} did not start: {line!r}")
+    for process in started:
+        _stream(process.stdin).write("go\n")
+        _stream(process.stdin).flush()
 
 
 @contextlib.contextmanager
