@@ -129,6 +129,15 @@ def use_up_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
+@job(takes_context=True, max_attempts=2, retry=SOON)
+def hoard_at_first(context: JobContext, most: int) -> None:
+    """Takes memory, page by page, until the kernel kills the process; ``most`` spares the machine."""
+    effect("hoard", context.attempt)
+    hoard = [b"x" * 2**22 for _ in range(most // 2**22) if context.attempt == 1]
+    if hoard:
+        raise AssertionError("the kernel let it take all of it")
+
+
 @job(max_attempts=1)
 def fork(how: str) -> None:
     """Processes made by a handler, which are none of the worker's."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests import handlers, misbehaving
+from tests.cgroups import memory_group
 from tests.fault_report import Observe
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database, StartWorker
@@ -127,7 +128,29 @@ def test_memory_error_is_an_ordinary_failure(
     assert worker.stop() == 0
     assert [entry["class"] for entry in database.job(hungry)["errors"]] == 2 * ["MemoryError"]
     assert "died" not in worker.text()
-    observe("retried, then failed like any error; the process lived. (A kill by the kernel is F1.)")
+    observe("retried, then failed like any error; the process lived")
+
+
+@pytest.mark.fault("F16", injected="the kernel's OOM killer, by a memory cgroup of 64 MB round the child")
+def test_a_kill_for_memory_is_charged_to_the_job_that_ran(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    worker = start_worker("--concurrency", "4")
+    worker.wait_ready(database.connection)
+    (child,) = worker.child_pids()
+    with memory_group(64 * 2**20) as group:
+        group.add(child)
+        hungry = misbehaving.hoard_at_first.enqueue(most=2**29).id
+        handlers.record.enqueue_many([{"number": number} for number in range(20)])
+        wait_until(lambda: database.states() == {"completed": 21}, timeout=60, message=worker.text)
+        assert group.kills() == 1
+    assert worker.stop() == 0
+    row = database.job(hungry)
+    assert row["attempt"] == 2
+    assert [entry["outcome"] for entry in row["errors"]] == ["rescued"]
+    assert "signal 9" in row["errors"][0]["error"]
+    assert set(database.effects("record")) == set(range(20))
+    observe("the job that took it: an attempt charged (signal 9), run again; 20 others ran, in a new process")
 
 
 @pytest.mark.fault(
