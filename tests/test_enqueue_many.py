@@ -116,7 +116,7 @@ def test_single_and_bulk_store_the_same_row() -> None:
     [
         ([{"order_id": 1}, {"order_id": "x"}], "item 1 of the batch: argument 'order_id'"),
         ([{"order_id": 1}, {"x": 1}], "item 1 of the batch: .*order_id"),
-        ([{"order_id": 1}, {"order_id": 1}, 5], "item 2 of the batch must be a dict or job.item"),
+        ([{"order_id": 1}, {"order_id": 1}, 5], "item 2 of the batch: expected a dict or job.item"),
     ],
 )
 def test_bad_item_is_refused_by_its_place_and_nothing_is_written(
@@ -130,7 +130,7 @@ def test_bad_item_is_refused_by_its_place_and_nothing_is_written(
 
 def test_batch_of_several_kinds_takes_items_only() -> None:
     wrong: Any = {"order_id": 2}
-    with pytest.raises(InvalidJob, match=r"item 1 of the batch must be made by job\.item"):
+    with pytest.raises(InvalidJob, match=r"item 1 of the batch: expected job\.item"):
         enqueue_many([receipt.item(1), wrong])
     assert rows("awa.jobs") == []
 

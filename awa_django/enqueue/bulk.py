@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -22,13 +22,14 @@ from awa_django.storage.insert import NewJob, find_unique_holders
 CHUNK = 10_000
 
 
-def enqueue_many(items: Iterable[Item]) -> list[Enqueued]:
+def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | None = None) -> list[Enqueued]:
     """Insert all the jobs or none, in the open transaction or one of their own; the answers in order.
 
-    Kinds, queues and due instants may be mixed. A duplicate of a job in the table, or of an earlier
-    item, is answered with the id that holds the key. Unique items are kept in memory until the last
-    one is read, so that all batches take their keys in one order and cannot deadlock; the others are
-    written 10,000 at a time.
+    Kinds, queues and due instants may be mixed. With ``like``, an item may be a dict: the arguments of
+    a job of its handler and options. A duplicate of a job in the table, or of an earlier item, is
+    answered with the id that holds the key. Unique items are kept in memory until the last one is
+    read, so that all batches take their keys in one order and cannot deadlock; the others are written
+    10,000 at a time.
 
     Raises: InvalidJob, naming the place in the batch; UniqueConflict as ``enqueue`` does.
     """
@@ -38,7 +39,7 @@ def enqueue_many(items: Iterable[Item]) -> list[Enqueued]:
     queues: set[str] = set()
     unique: list[tuple[int, NewJob, Recipe]] = []
     with transaction.atomic(using=alias):
-        for chunk in _chunks(items):
+        for chunk in _chunks(items, like):
             now, ids = reserve_ids(connection, len(chunk))
             plain: list[tuple[int, NewJob]] = []
             for job_id, (recipe, job) in zip(ids, chunk, strict=True):
@@ -102,23 +103,29 @@ def _take_keys(connection: Any, wanted: dict[bytes, int]) -> dict[bytes, int]:
     raise unique_conflict("unique", None)
 
 
-def _chunks(items: Iterable[Item]) -> Iterator[list[tuple[Recipe, NewJob]]]:
+def _chunks(items: Iterable[object], like: Item | None) -> Iterator[list[tuple[Recipe, NewJob]]]:
     """The jobs, 10,000 at a time: none is read during a COPY, as they may come over the same connection."""
-    iterator = enumerate(items)
-    recipes: dict[tuple[int, int], Recipe] = {}  # by the identity of handler and options, which they keep
-    while chunk := [_made(recipes, place, item) for place, item in islice(iterator, CHUNK)]:
+    numbered = enumerate(items)
+    while chunk := list(_made(islice(numbered, CHUNK), like)):
         yield chunk
-        recipes.clear()  # a batch may have options of its own for every item
 
 
-def _made(recipes: dict[tuple[int, int], Recipe], place: int, item: object) -> tuple[Recipe, NewJob]:
-    if not isinstance(item, Item):
-        raise InvalidJob(f"item {place} of the batch must be made by job.item(...), not {item!r}")
-    try:
-        same = (id(item.handler), id(item.options))
-        recipe = recipes.get(same)
-        if recipe is None:
-            recipe = recipes[same] = prepare(item.handler, item.options)
-        return recipe, recipe.make(item.arguments)
-    except InvalidJob as exc:
-        raise InvalidJob(f"item {place} of the batch: {exc}") from exc
+def _made(numbered: Iterable[tuple[int, object]], like: Item | None) -> Iterator[tuple[Recipe, NewJob]]:
+    """The jobs that the items ask for; a dict has the arguments of one like ``like``."""
+    recipes: dict[int, Recipe] = {}  # by the identity of the options, which they keep
+    for place, item in numbered:
+        try:
+            if isinstance(item, Item):
+                handler, options, arguments = item.handler, item.options, item.arguments
+            elif like is not None and isinstance(item, Mapping):
+                handler, options, arguments = like.handler, like.options, like.handler.bind((), item)
+            else:
+                wanted = "job.item(...)" if like is None else "a dict or job.item(...)"
+                raise InvalidJob(f"expected {wanted}, not {item!r}")
+            recipe = recipes.get(id(options))
+            if recipe is None or recipe.handler is not handler:
+                recipe = recipes[id(options)] = prepare(handler, options)
+            made = recipe, recipe.make(arguments)
+        except InvalidJob as exc:
+            raise InvalidJob(f"item {place} of the batch: {exc}") from exc
+        yield made

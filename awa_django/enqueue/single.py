@@ -29,7 +29,7 @@ MOST_TRIES = 20
 _RIVAL_ENDED_WAIT = {"40001", "55P03"}
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The answer to an enqueue: ``id`` is the new job's, or that of the job that holds the unique key.
 
     ``holder_id`` is None when a job was ``created``.

@@ -11,7 +11,6 @@ from asgiref.sync import sync_to_async
 
 from awa_django.context import JobContext
 from awa_django.enqueue import Enqueued, Item, Options, enqueue, enqueue_many, find_holder
-from awa_django.errors import InvalidJob
 from awa_django.jobs.snapshot import JobSnapshot, read_snapshot
 from awa_django.registry import Handler
 from awa_django.retry import RetryPolicy
@@ -87,18 +86,7 @@ class Job(Generic[P, R]):
         The answers are in order; a duplicate of a unique job names its holder. A generator is read
         as it is written. Raises: as ``enqueue``.
         """
-        return enqueue_many(self._item_of(place, item) for place, item in enumerate(items))
-
-    def _item_of(self, place: int, item: Mapping[str, object] | Item) -> Item:
-        if isinstance(item, Item):
-            return item
-        if not isinstance(item, Mapping):
-            raise InvalidJob(f"item {place} of the batch must be a dict or job.item(...), not {item!r}")
-        try:
-            arguments = self.handler.bind((), item)
-        except InvalidJob as exc:
-            raise InvalidJob(f"item {place} of the batch: {exc}") from exc
-        return Item(handler=self.handler, arguments=arguments, options=self.options)
+        return enqueue_many(items, like=Item(handler=self.handler, arguments={}, options=self.options))
 
     def holder_id(self, *args: P.args, **kwargs: P.kwargs) -> int | None:
         """The id of the job that holds the unique key which these arguments and options would take.

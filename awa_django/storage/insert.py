@@ -50,7 +50,7 @@ class JobShape:
         return now if self.delay is None else now + self.delay
 
 
-class NewJob(msgspec.Struct, frozen=True):
+class NewJob(msgspec.Struct, frozen=True, gc=False):
     """A job to insert. ``args`` is the text of a JSON object, without control characters.
 
     ``unique_key`` (16 bytes) comes with a shape that has ``unique_states``. A struct, as a batch makes
