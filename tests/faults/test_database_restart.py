@@ -19,6 +19,7 @@ from psycopg.types.json import Jsonb
 from tests.clusters import Cluster, cluster, own
 from tests.fault_report import Observe
 from tests.faults.conftest import StartWorkerAt, VisitDoctor
+from tests.proxy import Proxy
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database
 from tests.worker_process import WorkerProcess
@@ -159,6 +160,49 @@ def test_outage(
         f"away for {away:g} s with a lease of {awa['STALE_AFTER']:g} s: {len(records)} log records, jobs ran "
         f"{took:.1f} s after it accepted connections; of the 4 results of meanwhile {4 - again} were written "
         f"then, {again} dropped as stale and their jobs run again"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    "F26",
+    injected="PostgreSQL is stopped, and back for another worker first: 4 runs end, and are run again there",
+)
+def test_results_of_a_lost_lease_are_dropped(
+    own_cluster: Cluster, start_worker_at: StartWorkerAt, visit_doctor: VisitDoctor, observe: Observe
+) -> None:
+    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.3}
+    with Proxy(own_cluster.url) as proxy:
+        first = start_worker_at(proxy.url, awa=awa)
+        with own_cluster.connect() as connection:
+            first.wait_ready(connection)
+            for number in range(4):
+                insert(connection, "nothing_after", seconds=1.5, number=number)
+            wait_until(lambda: Database(connection).states() == {"running": 4}, message=first.text)
+        proxy.refuse()
+        own_cluster.stop(signal.SIGINT)
+        wait_until(lambda: "jobs failed, trying again" in first.text(), timeout=20, message=first.text)
+        own_cluster.start()
+        second = start_worker_at(own_cluster.url, awa=awa)
+        with own_cluster.connect() as connection:
+            database = Database(connection)
+            again = [("completed", 2, 2, "rescued")]
+            rows = "SELECT DISTINCT state::text, run_lease, attempt, errors[1] ->> 'outcome' FROM awa.jobs"
+            wait_until(lambda: database.rows(rows) == again, timeout=60, message=second.text)
+            assert second.stop() == 0
+            kept = database.rows("SELECT * FROM awa.jobs ORDER BY id")
+            assert "its run was over" not in first.text()
+            proxy.accept()
+            wait_until(lambda: first.text().count("its run was over") == 4, timeout=30, message=first.text)
+            assert database.rows("SELECT * FROM awa.jobs ORDER BY id") == kept
+            insert(connection, "record", number=1)
+            wait_until(lambda: database.effects("record") == [1], timeout=30, message=first.text)
+        assert first.stop() == 0
+    assert "4 stale" in first.text()
+    visit_doctor(own_cluster.url)
+    observe(
+        "the 4 results were sent until the first worker reached it again, then dropped as stale, logged and "
+        "counted; the rows kept the second run's end; the first worker went on"
     )
 
 
