@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from awa_django.storage._sql import Connection, fetch
 from awa_django.storage.rows import Attempt, ClaimedJob
 
+# A look at a queue costs as much as some more jobs of it: of many queues a small claim takes a few.
+LEAST_SHARE = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
@@ -24,6 +27,11 @@ class ClaimRequest:
     hold: float = 0.0
     excluded_kinds: Sequence[str] = field(default=())
 
+    @property
+    def share(self) -> int:
+        """How many jobs each queue gives before any of them gives more."""
+        return max(-(-self.total // max(len(self.limits), 1)), LEAST_SHARE)
+
 
 def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
     """Claim due jobs, best (priority, run_at, id) first; one statement for all queues."""
@@ -33,6 +41,7 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
         queues=list(request.limits),
         limits=list(request.limits.values()),
         total=request.total,
+        share=request.share,
         worker=request.worker,
         timeouts=request.timeouts,
         hold=request.hold,
@@ -49,6 +58,7 @@ def claimable(connection: Connection, request: ClaimRequest) -> list[int]:
         queues=list(request.limits),
         limits=list(request.limits.values()),
         total=request.total,
+        share=request.share,
         excluded_kinds=list(request.excluded_kinds),
     )
     return [job_id for (job_id,) in rows]

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 from awa_django.codec import JSON
 from awa_django.registry import Handler
@@ -58,7 +59,7 @@ class Holdings:
         self._free = list(range(slot_count(concurrency) - 1, -1, -1))
         self._held: Tally[str] = Tally()
         self._jobs: dict[int, HeldJob] = {}
-        self._turn = 0
+        self._queues = list(limits)  # in turns
         self._room = threading.Condition()
 
     def __len__(self) -> int:
@@ -70,15 +71,13 @@ class Holdings:
             return list(self._jobs.values())
 
     def room(self, prefetch: int) -> tuple[dict[str, int], int]:
-        """How many more may be claimed: by queue (in turns, so that none is always first), and in all."""
+        """How many more may be claimed: by queue (those first that the last claim did not reach), in all."""
         with self._room:
             total = min(self._concurrency + prefetch - len(self._jobs), len(self._free))
             if total <= 0:
                 return {}, 0
-            queues = list(self._limits)
-            self._turn = (self._turn + 1) % len(queues)
             limits = {}
-            for queue in queues[self._turn :] + queues[: self._turn]:
+            for queue in self._queues:
                 limit = self._limits[queue]
                 # A queue's own part of what is held ahead: that of its jobs which may run at once.
                 ahead = prefetch * min(limit, self._concurrency) // self._concurrency
@@ -100,7 +99,14 @@ class Holdings:
                 self._slots.hold(slot, held.attempt, now)
                 taken.append(held)
             self._slots.set(Counter.HELD, len(self._jobs))
+            self._take_turns({held.job.queue for held in taken})
         return taken
+
+    def _take_turns(self, claimed: AbstractSet[str]) -> None:
+        """The next claim begins behind the last queue that gave something to this one."""
+        places = (place for place, queue in enumerate(self._queues, 1) if queue in claimed)
+        reached = max(places, default=0)
+        self._queues = self._queues[reached:] + self._queues[:reached]
 
     def give_back(self, held: Iterable[HeldJob]) -> None:
         """Their ends are confirmed: the slots are free."""

@@ -340,25 +340,25 @@ def test_claim_and_promotion_do_not_feel_the_other_rows(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.fault("U56", injected="the same 6,000 jobs in 1, 4, 16 and 64 queues, one claimer")
+@pytest.mark.fault("U56", injected="the same 10,000 jobs in 1, 4, 16 and 64 queues, one claimer")
 def test_number_of_queues_costs_little(plain: Database, connect: Connect, observe: Observe) -> None:
     session = connect()
-    rates = {}
-    for count in (1, 4, 16, 64):
-        names = [f"q{number}" for number in range(count)]
-        request = ClaimRequest(limits=dict.fromkeys(names, 100), total=100, worker="w")
-        best = 0.0
-        for _ in range(3):
+    rates: dict[int, list[float]] = {1: [], 4: [], 16: [], 64: []}
+    for _ in range(5):
+        for count, found in rates.items():
+            plain.connection.execute("TRUNCATE awa.jobs_hot")
             plain.connection.execute(
                 "INSERT INTO awa.jobs_hot (kind, queue) "
-                "SELECT 'k', 'q' || mod(n, %s) FROM generate_series(1, 6000) AS n",
+                "SELECT 'k', 'q' || mod(n, %s) FROM generate_series(1, 10000) AS n",
                 [count],
             )
+            plain.connection.execute("VACUUM ANALYZE awa.jobs_hot")
+            limits = dict.fromkeys((f"q{number}" for number in range(count)), 500)
+            request = ClaimRequest(limits=limits, total=500, worker="w")
             started = time.monotonic()
             while jobs := claim(session, request):
                 complete(session, [Completion(job.key) for job in jobs])
-            best = max(best, 6000 / (time.monotonic() - started))
-            plain.connection.execute("TRUNCATE awa.jobs_hot")
-        rates[count] = best
-    assert min(rates.values()) > max(rates.values()) * 0.4
-    observe(", ".join(f"{count} queues: {rate:,.0f} jobs/s" for count, rate in rates.items()))
+            found.append(10_000 / (time.monotonic() - started))
+    best = {count: max(found) for count, found in rates.items()}
+    assert min(best.values()) > best[1] * 0.8
+    observe(", ".join(f"{count} queues: {rate:,.0f} jobs/s" for count, rate in best.items()))

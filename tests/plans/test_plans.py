@@ -133,6 +133,7 @@ CLAIM = {
     "queues": QUEUES,
     "limits": [8, 8, 8],
     "total": 16,
+    "share": 8,
     "worker": "w/1",
     "timeouts": '{"a.kind": 60}',
     "hold": 7.0,

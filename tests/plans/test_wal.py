@@ -23,6 +23,7 @@ CLAIM = {
     "queues": ["default"],
     "limits": [BATCH],
     "total": BATCH,
+    "share": BATCH,
     "worker": "host:12345:abcdef/1",
     "timeouts": "{}",
     "hold": 7.0,

@@ -90,6 +90,32 @@ def test_claim_keeps_to_the_limit_of_each_queue_and_to_the_total() -> None:
     assert claimed_ids("c", total=0) == []
 
 
+def test_each_queue_gives_its_share_before_any_gives_more() -> None:
+    jobs = {queue: [insert_job(queue=queue) for _ in range(12)] for queue in ("a", "b")}
+    wanted = request("a", "b", total=20, limits={"a": 12, "b": 12})
+    assert wanted.share == 10
+    assert claimed_ids(limits=wanted.limits, total=20) == [*jobs["a"][:10], *jobs["b"][:10]]
+
+
+@pytest.mark.parametrize("lively", ["a", "b"])
+def test_busy_queue_gives_what_the_others_do_not_have(lively: str) -> None:
+    idle = "b" if lively == "a" else "a"
+    busy = [insert_job(queue=lively) for _ in range(30)]
+    others = [insert_job(queue=idle) for _ in range(2)]
+    limits = {"a": 25, "b": 25, "empty": 25}
+    assert claimable(connection, request(limits=limits, total=24)) == (
+        [*busy[:8], *others, *busy[8:22]] if lively == "a" else [*others, *busy[:22]]
+    )
+    assert claimed_ids(limits=limits, total=24) == [*busy[:22], *others]
+    assert claimed_ids(limits={**limits, lively: 3}, total=24) == busy[22:25]
+    assert claimed_ids(limits=limits, total=24) == busy[25:]
+
+
+def test_small_claim_takes_from_few_of_many_queues() -> None:
+    ids = [insert_job(queue=queue) for queue in "ab" for _ in range(9)]
+    assert claimed_ids(limits=dict.fromkeys("abcdefgh", 10), total=10) == [*ids[:8], *ids[9:11]]
+
+
 @pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled", "waiting_external"])
 def test_claim_takes_only_available_jobs(state: str) -> None:
     job_id = insert_job(state)

@@ -46,7 +46,13 @@ def test_limit_of_a_queue_and_the_total_bound_each_other(table: SlotTable) -> No
 
 def test_queues_take_turns_in_being_first(table: SlotTable) -> None:
     holdings = make(table, {"a": 8, "b": 8, "c": 8})
-    assert [next(iter(holdings.room(0)[0])) for _ in range(4)] == ["b", "c", "a", "b"]
+    order = [list(holdings.room(0)[0])]
+    for number, queues in enumerate(("a", "b", "ac", "", "?")):
+        held = holdings.take(job for queue in queues for job in jobs(1, queue, first=10 * number))
+        order.append(list(holdings.room(0)[0]))
+        holdings.give_back(held)
+    # Each claim begins behind the last queue that gave something to the one before it.
+    assert ["".join(queues) for queues in order] == ["abc", "bca", "cab", "bca", "bca", "bca"]
 
 
 def test_prefetch_adds_to_the_total_and_to_each_queue_its_part(table: SlotTable) -> None:
