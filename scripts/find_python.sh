@@ -8,10 +8,24 @@ candidates() {
     for name in python3.14 python3.13 python3.12 python3.11 python3 python; do
         command -v "$name" || true
     done
-    if command -v pyenv >/dev/null 2>&1; then
-        for directory in "$(pyenv root)"/versions/*/bin; do
+    root=$(pyenv_root)
+    if [ -n "$root" ]; then
+        for directory in "$root"/versions/*/bin; do
             echo "$directory/python"
         done
+    fi
+}
+
+# Where pyenv keeps its versions. Of a pyenv that is not on the PATH the shims may be: they stand beside.
+pyenv_root() {
+    if [ -n "${PYENV_ROOT:-}" ]; then
+        echo "$PYENV_ROOT"
+    elif command -v pyenv >/dev/null 2>&1; then
+        pyenv root
+    else
+        case $(command -v python3 || command -v python || true) in
+            */shims/*) echo "$(dirname "$(dirname "$(command -v python3 || command -v python)")")" ;;
+        esac
     fi
 }
 
