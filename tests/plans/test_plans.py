@@ -171,8 +171,8 @@ def check_indexes(name: str, plan: Plan) -> None:
 def test_statement_on_runs_goes_by_the_primary_key_of_the_hot_table(mix: Mix, name: str, count: int) -> None:
     plan = mix.explain(name, run_params(mix.running_ids[:count], **BATCHED[name]))
     check_indexes(name, plan)
-    # defer writes into the deferred table and reads nothing of it.
-    assert plan.tables == ({HOT, DEFERRED} if name == "defer" else {HOT})
+    # defer writes into the deferred table and reads nothing of it; what ends a run counts it.
+    assert plan.tables - {"queue_stats_deltas"} == ({HOT, DEFERRED} if name == "defer" else {HOT})
     assert plan.indexes == {"jobs_hot_pkey"}
 
 

@@ -1,10 +1,11 @@
-"""Stats and Vacuumer: the catalogue learns kinds from the tables, and dead rows go under load."""
+"""Stats and Vacuumer: deltas become rollups, the catalogue learns kinds, and dead rows go under load."""
 
 from __future__ import annotations
 
 import pytest
 from django.db import connection
 
+from awa_django.worker import stats
 from awa_django.worker import vacuumer as module
 from awa_django.worker.database import Session
 from awa_django.worker.stats import Stats
@@ -33,6 +34,23 @@ def test_kinds_that_raw_sql_put_in_are_catalogued(session: Session, leader: AtWi
     with connection.cursor() as cursor:
         cursor.execute("SELECT kind FROM awa.job_kinds ORDER BY kind")
         assert cursor.fetchall() == [("tests.deferred",), ("tests.hot",)]
+
+
+def test_deltas_are_folded_in_batches_and_old_rollups_go(
+    session: Session, leader: AtWill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO awa.queue_stats (minute, queue, kind) VALUES (now() - interval '8 days', 'q', 'k')"
+        )
+        cursor.execute(
+            "INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count) "
+            "SELECT '2999-01-01', 'q', 'k', 2 FROM generate_series(1, 7)"
+        )
+        monkeypatch.setattr(stats, "BATCH", 3)
+        Stats(session, leader).tick()
+        cursor.execute("SELECT completed_count FROM awa.queue_stats")
+        assert cursor.fetchall() == [(14,)]
 
 
 @pytest.mark.parametrize(("worth_it", "left"), [(2, (0, 0)), (3, (2, 0)), (4, (2, 3))])

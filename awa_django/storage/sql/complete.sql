@@ -18,14 +18,26 @@ WITH attempt AS MATERIALIZED (
       AND job.state::text = 'running'
     ORDER BY job.id
     FOR NO KEY UPDATE OF job
+),
+done AS (
+    UPDATE awa.jobs_hot AS job
+    SET state = 'completed',
+        finalized_at = now(),
+        heartbeat_at = NULL,
+        deadline_at = NULL,
+        progress = NULL,
+        result = attempt.result::jsonb
+    FROM attempt
+    WHERE job.id = attempt.id
+    RETURNING job.id, job.queue, job.kind, job.run_at, job.attempted_at
+),
+counted AS (
+    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count, wait_seconds, run_seconds)
+    SELECT
+        date_trunc('minute', now()), done.queue, done.kind, count(*),
+        sum(greatest(extract(epoch FROM done.attempted_at - done.run_at), 0)),
+        sum(greatest(extract(epoch FROM now() - done.attempted_at), 0))
+    FROM done
+    GROUP BY done.queue, done.kind
 )
-UPDATE awa.jobs_hot AS job
-SET state = 'completed',
-    finalized_at = now(),
-    heartbeat_at = NULL,
-    deadline_at = NULL,
-    progress = NULL,
-    result = attempt.result::jsonb
-FROM attempt
-WHERE job.id = attempt.id
-RETURNING job.id
+SELECT done.id FROM done

@@ -26,6 +26,16 @@ gone AS (
     WHERE job.id = attempt.id
     RETURNING job.*, attempt.state AS new_state, attempt.delay, attempt.refund,
         attempt.error_entry, attempt.unknown_kind
+),
+counted AS (
+    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, retried_count, wait_seconds, run_seconds)
+    SELECT
+        date_trunc('minute', now()), gone.queue, gone.kind, count(*),
+        sum(greatest(extract(epoch FROM gone.attempted_at - gone.run_at), 0)),
+        sum(greatest(extract(epoch FROM now() - gone.attempted_at), 0))
+    FROM gone
+    WHERE gone.new_state = 'retryable'
+    GROUP BY gone.queue, gone.kind
 )
 INSERT INTO awa.scheduled_jobs (
     id, kind, queue, args, state, priority, attempt, max_attempts, run_at, heartbeat_at, deadline_at,

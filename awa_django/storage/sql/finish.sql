@@ -15,19 +15,32 @@ WITH attempt AS MATERIALIZED (
       AND job.state::text = 'running'
     ORDER BY job.id
     FOR NO KEY UPDATE OF job
+),
+done AS (
+    UPDATE awa.jobs_hot AS job
+    SET state = attempt.state::awa.job_state,
+        finalized_at = now(),
+        heartbeat_at = NULL,
+        deadline_at = NULL,
+        attempt = least(job.attempt, job.max_attempts),
+        errors = CASE
+            WHEN attempt.error_entry IS NULL THEN job.errors
+            ELSE job.errors || (attempt.error_entry::jsonb || jsonb_build_object(
+                'at', now(), 'attempt', least(job.attempt, job.max_attempts)
+            ))
+        END
+    FROM attempt
+    WHERE job.id = attempt.id
+    RETURNING job.id, job.state, job.queue, job.kind, job.run_at, job.attempted_at
+),
+counted AS (
+    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, failed_count, cancelled_count, wait_seconds, run_seconds)
+    SELECT
+        date_trunc('minute', now()), done.queue, done.kind, count(*) FILTER (WHERE done.state = 'failed'),
+        count(*) FILTER (WHERE done.state = 'cancelled'),
+        sum(greatest(extract(epoch FROM done.attempted_at - done.run_at), 0)),
+        sum(greatest(extract(epoch FROM now() - done.attempted_at), 0))
+    FROM done
+    GROUP BY done.queue, done.kind
 )
-UPDATE awa.jobs_hot AS job
-SET state = attempt.state::awa.job_state,
-    finalized_at = now(),
-    heartbeat_at = NULL,
-    deadline_at = NULL,
-    attempt = least(job.attempt, job.max_attempts),
-    errors = CASE
-        WHEN attempt.error_entry IS NULL THEN job.errors
-        ELSE job.errors || (attempt.error_entry::jsonb || jsonb_build_object(
-            'at', now(), 'attempt', least(job.attempt, job.max_attempts)
-        ))
-    END
-FROM attempt
-WHERE job.id = attempt.id
-RETURNING job.id
+SELECT done.id FROM done

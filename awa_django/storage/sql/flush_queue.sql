@@ -8,4 +8,5 @@ TRUNCATE
     awa.runtime_instances,
     awa.job_kinds,
     awa.queue_stats,
+    awa.queue_stats_deltas,
     awa.waiters

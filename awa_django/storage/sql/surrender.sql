@@ -3,18 +3,31 @@
 -- Index: jobs_hot_pkey (`state::text` hides that of running rows, as in complete.sql).
 -- What may stand in the way gives way: the mask loses the bit of the state (another job may hold
 -- the key), and errors of more than one dimension, to which nothing can be added, become one list.
-UPDATE awa.jobs_hot AS job
-SET state = %(state)s::awa.job_state,
-    finalized_at = now(),
-    heartbeat_at = NULL,
-    deadline_at = NULL,
-    attempt = least(job.attempt, job.max_attempts),
-    unique_states = set_bit(job.unique_states, %(bit)s::integer, 0),
-    errors = ARRAY(SELECT unnest(job.errors))
-        || (%(entry)s::jsonb || jsonb_build_object(
-            'at', now(), 'attempt', least(job.attempt, job.max_attempts)
-        ))
-WHERE job.id = %(job_id)s::bigint
-  AND job.run_lease = %(run_lease)s::bigint
-  AND job.state::text = 'running'
-RETURNING job.id
+WITH done AS (
+    UPDATE awa.jobs_hot AS job
+    SET state = %(state)s::awa.job_state,
+        finalized_at = now(),
+        heartbeat_at = NULL,
+        deadline_at = NULL,
+        attempt = least(job.attempt, job.max_attempts),
+        unique_states = set_bit(job.unique_states, %(bit)s::integer, 0),
+        errors = ARRAY(SELECT unnest(job.errors))
+            || (%(entry)s::jsonb || jsonb_build_object(
+                'at', now(), 'attempt', least(job.attempt, job.max_attempts)
+            ))
+    WHERE job.id = %(job_id)s::bigint
+      AND job.run_lease = %(run_lease)s::bigint
+      AND job.state::text = 'running'
+    RETURNING job.id, job.state, job.queue, job.kind, job.run_at, job.attempted_at
+),
+counted AS (
+    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, failed_count, cancelled_count, wait_seconds, run_seconds)
+    SELECT
+        date_trunc('minute', now()), done.queue, done.kind, count(*) FILTER (WHERE done.state = 'failed'),
+        count(*) FILTER (WHERE done.state = 'cancelled'),
+        sum(greatest(extract(epoch FROM done.attempted_at - done.run_at), 0)),
+        sum(greatest(extract(epoch FROM now() - done.attempted_at), 0))
+    FROM done
+    GROUP BY done.queue, done.kind
+)
+SELECT done.id FROM done

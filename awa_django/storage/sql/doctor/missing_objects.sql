@@ -3,7 +3,7 @@ WITH relations (name) AS (
     VALUES
         ('schema_version'), ('jobs_id_seq'), ('jobs_hot'), ('scheduled_jobs'), ('jobs'),
         ('job_unique_claims'), ('queue_meta'), ('cron_jobs'), ('runtime_instances'), ('leaders'),
-        ('job_kinds'), ('queue_stats'), ('waiters')
+        ('job_kinds'), ('queue_stats'), ('queue_stats_deltas'), ('waiters')
 ),
 indexes (name) AS (
     VALUES
