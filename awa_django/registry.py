@@ -128,18 +128,21 @@ _periodic: dict[str, PeriodicJob] = {}
 def register(handler: Handler) -> Handler:
     """Make the handler known under its kind and aliases.
 
-    The same function again (its module was loaded anew) takes the place of its older self.
+    The same function again under one of these names (its module was loaded anew) takes the place of
+    its older self. Under other names it is a handler of its own: a function may serve several kinds.
 
     Raises: ConfigurationError naming both functions when another one has the kind or an alias.
     """
-    for name in (handler.kind, *handler.aliases):
-        known = find(name)
+    older = {name: find(name) for name in (handler.kind, *handler.aliases)}
+    for name, known in older.items():
         if known is not None and known.where != handler.where:
             raise ConfigurationError(
                 f"kind {name!r} is declared twice, by {known.where} and {handler.where}: "
                 "give one of them a kind of its own, @job(kind=...)"
             )
-    unregister(handler)
+    for known in older.values():
+        if known is not None:
+            unregister(known)
     _handlers[handler.kind] = handler
     for alias in handler.aliases:
         _by_alias[alias] = handler
@@ -147,11 +150,11 @@ def register(handler: Handler) -> Handler:
 
 
 def unregister(handler: Handler) -> None:
-    """Forget every handler that is this function, and its schedules (for tests and reloading)."""
-    for name in [name for name, job in _periodic.items() if job.handler.where == handler.where]:
+    """Forget the handler and its schedules (for tests and reloading)."""
+    for name in [name for name, job in _periodic.items() if job.handler is handler]:
         del _periodic[name]
     for names in (_handlers, _by_alias):
-        for name in [name for name, known in names.items() if known.where == handler.where]:
+        for name in [name for name, known in names.items() if known is handler]:
             del names[name]
 
 

@@ -62,6 +62,34 @@ def test_function_loaded_anew_replaces_its_older_self() -> None:
     assert registry.find("gone") is None
 
 
+def test_function_of_two_kinds_is_known_by_both() -> None:
+    first, second = (registry.register(handler(kind, aliases=(f"old.{kind}",))) for kind in ("a", "b"))
+    assert registry.handlers() == [first, second]
+    registry.register_periodic(periodic("p", first))
+    # Its module is loaded anew: each takes the place of the older self that has its name.
+    newer = registry.register(handler("b"))
+    assert registry.handlers() == [first, newer]
+    assert registry.kinds() == ["a", "b", "old.a"]
+    assert [job.handler for job in registry.periodic_jobs()] == [first]
+
+
+def test_handlers_made_by_one_function_are_known_by_all_their_kinds() -> None:
+    def make(kind: str) -> Handler:
+        def run() -> None: ...
+
+        return registry.register(handler(kind, run))
+
+    made = [make("a"), make("b")]
+    assert registry.handlers() == made
+
+
+def test_function_under_a_new_kind_that_keeps_the_old_one_as_alias_replaces_it() -> None:
+    registry.register(handler("a", aliases=("older",)))
+    renamed = registry.register(handler("b", aliases=("a",)))
+    assert registry.kinds() == ["a", "b"]
+    assert registry.get("a") is registry.get("b") is renamed
+
+
 def test_queues_are_those_of_the_handlers() -> None:
     registry.register(handler("a", one, queue="mail"))
     registry.register(handler("b", two))
