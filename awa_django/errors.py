@@ -72,17 +72,5 @@ class SchemaMismatch(AwaError):
         self.found = found
 
 
-class StaleLease(AwaError):
-    """The run named by (job_id, run_lease) is over: the job was rescued, cancelled or claimed again."""
-
-    def __init__(self, *, job_id: int, run_lease: int) -> None:
-        super().__init__(
-            f"run {run_lease} of job {job_id} no longer owns the job: "
-            "it was rescued, cancelled or claimed again; its outcome is dropped"
-        )
-        self.job_id = job_id
-        self.run_lease = run_lease
-
-
 class TerminalError(AwaError):
     """Raised by a handler: fail the job now, whatever attempts are left."""
