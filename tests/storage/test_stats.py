@@ -35,7 +35,8 @@ def rows(table: str = "queue_stats") -> list[tuple[Any, ...]]:
         cursor.execute(
             f"SELECT queue, kind, {', '.join(COUNTS)} FROM awa.{table} ORDER BY minute, queue, kind"
         )
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
 
 
 def blocked_by(holder: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
@@ -44,7 +45,8 @@ def blocked_by(holder: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
             "SELECT pid FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid))",
             [holder.info.backend_pid],
         )
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found
 
 
 def end(state: JobState) -> Callable[[Attempt], set[int]]:
