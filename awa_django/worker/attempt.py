@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
@@ -73,8 +72,8 @@ async def run_attempt_async(
     """Run an ``async def`` handler once on this loop, after ``prepare`` and if it then ``may_begin``;
     what that means for the job."""
     seconds = timeout_of(job, handler)
-    timer = asyncio.timeout(seconds)
-    pid = os.getpid()
+    timer = None if seconds is None else asyncio.timeout(seconds)
+    depth = forks.depth
     try:
         if prepare is not None:
             await prepare()
@@ -84,18 +83,22 @@ async def run_attempt_async(
         if not may_begin():
             return Release(job.key)
         arguments = handler.decode(args)
-        async with timer:
-            if handler.takes_context:
-                value = await handler.function(_context(job, handler, cancelled, report), **arguments)  # type: ignore[misc]
-            else:
-                value = await handler.function(**arguments)  # type: ignore[misc]
-        if os.getpid() != pid:
+        if handler.takes_context:
+            running = handler.function(_context(job, handler, cancelled, report), **arguments)
+        else:
+            running = handler.function(**arguments)
+        if timer is None:
+            value = await running  # type: ignore[misc]
+        else:
+            async with timer:
+                value = await running  # type: ignore[misc]
+        if forks.depth != depth:
             forks.leave(None)
         return _returned(job, handler, value, worker)
     except _EndsAs as exc:
         return exc.outcome
     except TimeoutError as exc:
-        if seconds is not None and timer.expired():
+        if timer is not None and timer.expired():
             return verdict.failed(
                 job,
                 f"timed out after {seconds:g} s",
@@ -105,7 +108,7 @@ async def run_attempt_async(
             )
         return verdict.raised(job, exc, worker=worker)
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
-        if os.getpid() != pid:
+        if forks.depth != depth:
             forks.leave(exc)
         return verdict.raised(job, exc, worker=worker)
 
@@ -126,14 +129,14 @@ def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:
 
 def _call(handler: Handler, context: JobContext | None, arguments: dict[str, object]) -> object:
     """What the handler returns; a process that it forked goes no further than this."""
-    pid = os.getpid()
+    depth = forks.depth
     try:
         value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
     except BaseException as exc:
-        if os.getpid() != pid:
+        if forks.depth != depth:
             forks.leave(exc)
         raise
-    if os.getpid() != pid:
+    if forks.depth != depth:
         forks.leave(None)
     return value
 
