@@ -1,6 +1,7 @@
 -- Claim due jobs of several queues at once: available -> running under a new lease, best first.
 -- Params: queues, limits (parallel arrays: how many of each queue at most), total (of all queues),
---   share (how many of each queue before any gets more), worker, excluded_kinds (kinds to leave alone), timeouts (JSON object: kind -> seconds),
+--   share (how many of each queue before any gets more), worker, excluded_kinds (kinds to leave alone),
+--   timeouts (JSON object: kind -> seconds),
 --   hold (seconds a claimed job may wait in the worker before it starts).
 -- Index: jobs_hot_claim, one ordered scan a queue; jobs_hot_pkey for the update.
 -- Each queue gives its share first. Jobs that came in together then go together, out of the same pages:
@@ -24,10 +25,10 @@ WITH wanted AS (
     )
 ),
 shared AS MATERIALIZED (
-    SELECT wanted.queue, due.id
+    SELECT wanted.queue, due.id, due.size
     FROM wanted
     CROSS JOIN LATERAL (
-        SELECT job.id
+        SELECT job.id, pg_column_size(job.args) AS size
         FROM awa.jobs_hot AS job
         WHERE job.state = 'available'
           AND job.queue = wanted.queue
@@ -40,10 +41,10 @@ shared AS MATERIALIZED (
     LIMIT %(total)s::integer
 ),
 rest AS MATERIALIZED (
-    SELECT due.id
+    SELECT due.id, due.size
     FROM wanted
     CROSS JOIN LATERAL (
-        SELECT job.id
+        SELECT job.id, pg_column_size(job.args) AS size
         FROM awa.jobs_hot AS job
         WHERE job.state = 'available'
           AND job.queue = wanted.queue
@@ -59,6 +60,16 @@ rest AS MATERIALIZED (
     )
     LIMIT %(total)s::integer - (SELECT count(*) FROM shared)
 ),
+slot AS (
+    SELECT chosen.id
+    FROM (
+        SELECT due.id, due.size, sum(due.size) OVER (ROWS UNBOUNDED PRECEDING) AS size_so_far
+        FROM (
+            SELECT shared.id, shared.size FROM shared UNION ALL SELECT rest.id, rest.size FROM rest
+        ) AS due
+    ) AS chosen
+    WHERE chosen.size_so_far - chosen.size < 8388608
+),
 claimed AS (
     UPDATE awa.jobs_hot AS job
     SET state = 'running',
@@ -73,7 +84,7 @@ claimed AS (
             (%(timeouts)s::jsonb ->> job.kind)::double precision
         )),
         worker = %(worker)s::text
-    WHERE job.id = ANY (ARRAY(SELECT shared.id FROM shared UNION SELECT rest.id FROM rest))
+    WHERE job.id = ANY (ARRAY(SELECT slot.id FROM slot))
     RETURNING job.id, job.run_lease, job.kind, job.queue, job.attempt, job.max_attempts,
         job.args, job.metadata, job.progress, job.priority, job.run_at
 )
