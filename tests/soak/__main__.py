@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import secrets
+import signal
+import sys
 from pathlib import Path
 
 from tests.soak.run import Soak
@@ -20,6 +22,8 @@ def main() -> int:
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    # So that whoever ends it (a timeout, a service manager) leaves no workers and no PostgreSQL behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     seed = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     logging.getLogger(__name__).info("seed %s", seed)
     report = Soak(seconds=arguments.minutes * 60, seed=seed, directory=arguments.directory).run()

@@ -157,7 +157,7 @@ def strict(context: JobContext, token: str, number: int) -> None:
 
 
 @job(kind="soak.rival", takes_context=True, retry=SOON)
-def rival(context: JobContext, token: str) -> None:
+def rival(context: JobContext, token: str, number: str) -> None:
     """Its jobs come by SQL, with a key that they want when they are completed: the second one cannot be."""
     with in_ledger(context):
         pass

@@ -7,6 +7,7 @@ wish without an answer may have become a job or not. It ends when the ledger has
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 
 import django
 import psycopg
-from django.db import DatabaseError, InterfaceError, connection, transaction
+from django.db import InterfaceError, OperationalError, connection, transaction
 from django.utils import timezone
 
 from awa_django import enqueue_many
@@ -28,6 +29,7 @@ from tests.soak import ledger
 
 TOMORROW = timedelta(days=1)
 ACCOUNTS = 12
+BATCH_MATES = 8
 
 
 class Deliberate(Exception):
@@ -175,21 +177,28 @@ class RawProducer(Producer):
         self._recent.append(row[0])
 
     def _poison(self, connection: psycopg.Connection[Any]) -> None:
-        """A row that cannot be run, or one that cannot be completed: it must not stop the others."""
-        kind, columns, values = self.random.choice(
+        """A row that cannot be run, or one that cannot be completed, among good ones of the same batch."""
+        kind, limit, key, mask = self.random.choice(
             [
-                ("soak.strict", "max_attempts", "2"),
-                # Only in the state `completed` is the key held.
-                ("soak.rival", "unique_key, unique_states", "'\\x736f616b'::bytea, B'00010000'"),
+                ("soak.strict", 2, None, None),
+                ("soak.rival", 25, b"soak" * 4, "00010000"),  # only in the state `completed` is the key held
             ]
         )
-        (token,) = self.wish(kind)
-        row = connection.execute(
-            f"INSERT INTO awa.jobs (kind, args, {columns}) VALUES (%s, %s::jsonb, {values}) RETURNING id",
-            [kind, f'{{"token": "{token}", "number": "none"}}'],
-        ).fetchone()
-        assert row is not None
-        ledger.write("producer", do="committed", ids={token: row[0]})
+        (bad,) = self.wish(kind)
+        good = self.wish("soak.quick", count=BATCH_MATES)
+        rows: list[tuple[object, ...]] = [
+            ("soak.quick", json.dumps({"token": token}), 25, None, None) for token in good
+        ]
+        # In their middle: the first one may well be written alone.
+        rows.insert(BATCH_MATES // 2, (kind, json.dumps({"token": bad, "number": "none"}), limit, key, mask))
+        found = connection.execute(
+            "INSERT INTO awa.jobs (kind, args, max_attempts, unique_key, unique_states) "
+            "SELECT kind, args, max_attempts, key, mask::bit(8) "
+            "FROM unnest(%s::text[], %s::jsonb[], %s::smallint[], %s::bytea[], %s::text[]) "
+            "AS wanted (kind, args, max_attempts, key, mask) RETURNING args ->> 'token', id",
+            [list(column) for column in zip(*rows, strict=True)],
+        ).fetchall()
+        ledger.write("producer", do="committed", ids=dict(found))
 
     def _cancel(self, connection: psycopg.Connection[Any]) -> None:
         self._write(
@@ -252,8 +261,8 @@ def main(name: str, seed: int, rate: float) -> int:
             return 0
         try:
             act()
-        except (DatabaseError, InterfaceError, psycopg.Error):
-            # Whatever it was about: the wish stays without an answer, unless it has one.
+        except (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError):
+            # The nemesis's doing: the wish stays without an answer, unless it has one.
             connection.close()
             time.sleep(0.3)
         time.sleep(pause)
