@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from benchmarks.database import PROJECT_DIR, start_server
 from benchmarks.peer import PEERS
 from benchmarks.scenarios import SCENARIOS
 
+DOCS = PROJECT_DIR / "docs" / "performance.md"
 OUTPUT = PROJECT_DIR / ".bench" / "results.json"
 
 
@@ -25,12 +27,11 @@ def main() -> int:
     console = Console()
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     server = start_server()
-    bench = harness.Bench(
-        server, given.rounds or (1 if given.quick else 5), given.quick, [PEERS[name] for name in given.peers]
-    )
+    rounds = given.rounds or (1 if given.quick else 5)
+    bench = harness.Bench(server, rounds, given.quick, [PEERS[name] for name in given.peers])
     began = time.monotonic()
     results = []
-    with server.alone():
+    with server.alone(), contextlib.suppress(KeyboardInterrupt):  # what there is by then is reported
         for name in given.only or SCENARIOS:
             plan = SCENARIOS[name](bench)
             console.rule(plan.title)
@@ -43,26 +44,29 @@ def main() -> int:
     }
     run = report.as_json(told, results, goals.judge(results))
     report.show(console, run)
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    given.output.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
+    write(given.output, run)
     console.print(f"Written to {given.output}")
+    if given.docs:
+        write(DOCS.with_suffix(".json"), run)
+        DOCS.write_text(report.into_page(DOCS.read_text(), run))
     # A peer that cannot be installed or fails is said in its table; what is ours must work.
     return int(any(result.is_broken for result in results))
+
+
+def write(path: Path, run: dict[str, object]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make bench ARGS=...", description=__doc__)
     parser.add_argument("--only", type=names_of(SCENARIOS), metavar="NAME,...", help=", ".join(SCENARIOS))
-    parser.add_argument(
-        "--peers",
-        type=names_of(PEERS),
-        default=[],
-        metavar="NAME,...",
-        help=f"beside them: {', '.join(PEERS)}",
-    )
+    peers = f"queues to run beside: {', '.join(PEERS)}"
+    parser.add_argument("--peers", type=names_of(PEERS), default=[], metavar="NAME,...", help=peers)
     parser.add_argument("--rounds", type=int, help="turns of each contender (default: 5, with --quick 1)")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
+    parser.add_argument("--docs", action="store_true", help="put the tables into docs/performance.md")
     return parser
 
 

@@ -13,10 +13,11 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, LiteralString
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks import floor
 
@@ -103,6 +104,15 @@ class Database:
     def connection(self) -> psycopg.Connection[Any]:
         # Unprepared: a plan made while a table was empty would be kept.
         return psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
+
+    @property
+    def socket_url(self) -> str:
+        """The URL with a socket's directory and all else as parameters, which every driver can read."""
+        parts = conninfo_to_dict(self.url)
+        if not str(parts.get("host") or "").startswith("/"):
+            return self.url
+        name = parts.pop("dbname")
+        return f"postgres:///{name}?{urlencode(parts)}"
 
     @property
     def environment(self) -> dict[str, str]:

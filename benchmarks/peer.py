@@ -72,23 +72,36 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """Where a peer keeps its jobs."""
+
     peer: Peer
     database: Database
     extra: Mapping[str, str]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """No settings of Django's: those are ours."""
+        own = {"DATABASE_URL": self.database.socket_url, "PYTHONWARNINGS": "ignore", **self.extra}
+        environment = {**self.database.environment, **own}
+        del environment["DJANGO_SETTINGS_MODULE"]
+        return environment
+
     def run(self, *arguments: object) -> None:
-        environment = {**self.database.environment, **self.extra}
+        """Raises: RuntimeError with the last line that it said."""
         command = self.peer.command(*arguments)
-        subprocess.run(command, env=environment, cwd=PROJECT_DIR, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, env=self.environment, cwd=PROJECT_DIR, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip()[-200:]}")
 
     def produce(self, *arguments: object) -> dict[str, Any]:
-        environment = {**self.database.environment, **self.extra}
-        (told,) = processes.ask([self.peer.command(*arguments)], environment)
+        (told,) = processes.ask([self.peer.command(*arguments)], self.environment)
         return told
 
     @contextlib.contextmanager
     def workers(self, marks: Marks, count: int = 1) -> Iterator[None]:
-        environment = {**self.database.environment, **self.extra, **marks.environment}
+        environment = {**self.environment, **marks.environment}
         with contextlib.ExitStack() as stack:
             for _ in range(count):
                 stack.enter_context(processes.running(self.peer.command("work"), environment))

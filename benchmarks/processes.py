@@ -16,12 +16,15 @@ from benchmarks.database import PROJECT_DIR, Database
 
 START_TIMEOUT = 60.0
 END_TIMEOUT = 30.0
+DRAIN_TIMEOUT = 300.0
 WORKER = (sys.executable, str(PROJECT_DIR / "manage.py"), "awa_worker")
 
 
 def drain(database: Database, *arguments: str) -> None:
-    """Run a worker until nothing is due."""
-    subprocess.run([*WORKER, "--drain", *arguments], env=database.environment, cwd=PROJECT_DIR, check=True)
+    """Run a worker until nothing is due. Raises: CalledProcessError, TimeoutExpired."""
+    with running([*WORKER, "--drain", *arguments], database.environment) as process:
+        if code := process.wait(DRAIN_TIMEOUT):
+            raise subprocess.CalledProcessError(code, process.args)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,9 @@ from benchmarks.goals import Verdict
 from benchmarks.harness import Result
 
 HEADER = ("", "unit", "median", "range", "to the first")
+GOALS_HEADER = ("what", "goal", "measured", "")
+# Between these lines a page carries the tables of a run.
+BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
 
 
 def as_json(
@@ -59,9 +62,6 @@ def show(console: Console, run: Mapping[str, Any]) -> None:
     _print(console, "Goals", GOALS_HEADER, goal_rows(run))
 
 
-GOALS_HEADER = ("what", "goal", "measured", "")
-
-
 def scenario_rows(scenario: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """A row for each contender and unit."""
     for contender in scenario["contenders"]:
@@ -87,6 +87,39 @@ def number(value: float) -> str:
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2g}" if abs(value) < 0.1 else f"{value:.2f}"
+
+
+def into_page(page: str, run: Mapping[str, Any]) -> str:
+    """The page with the tables of this run between its two marks, whatever was there before."""
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    return f"{before}{BEGIN}\n\n{markdown(run)}\n{END}{after}"
+
+
+def markdown(run: Mapping[str, Any]) -> str:
+    """What was measured, on what, and what that says of the goals."""
+    parts = [_taken_on(run["machine"]), _markdown_table("Goals", GOALS_HEADER, goal_rows(run))]
+    parts += [_markdown_table(each["title"], HEADER, scenario_rows(each)) for each in run["scenarios"]]
+    return "\n".join(parts)
+
+
+def _taken_on(machine: Mapping[str, Any]) -> str:
+    server = dict(machine["postgresql"])
+    version = server.pop("server_version")
+    settings = ", ".join(f"{name} {value}" for name, value in server.items())
+    quick = "a quick run (its sizes say little), " if machine["quick"] else ""
+    return (
+        f"Taken at {machine['taken_at']} from {machine['commit']}: {quick}up to {machine['rounds']} rounds "
+        f"in {machine['minutes']} minutes, on {machine['cores']} cores ({machine['processor']}), "
+        f"{machine['memory_gib']} GiB, PostgreSQL {version} ({settings}), Python {machine['python']}, "
+        f"Django {machine['django']}, psycopg {machine['psycopg']}.\n"
+    )
+
+
+def _markdown_table(title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    lines = [header, ["---", "---", *["---:"] * (len(header) - 2)], *rows]
+    table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    return f"### {title}\n\n{table}\n"
 
 
 def _print(console: Console, title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:

@@ -1,4 +1,4 @@
-"""Celery with Redis: results ignored, a large prefetch."""
+"""Celery with Redis: results ignored, a large prefetch, no pool between."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from celery import Celery
 from benchmarks.marks import mark
 from benchmarks.peers.protocol import Queue, serve
 
-POOL = ["--pool=prefork", "--concurrency=1"]
+# For jobs that do nothing: solo 1,060, threads 820 jobs/s.
+POOL = ["--pool=solo"]
 app = Celery("bench", broker=os.environ["REDIS_URL"])
 app.conf.update(
     task_ignore_result=True,
@@ -34,14 +35,8 @@ def enqueue_many(count: int, at: float | None) -> None:
 
 
 def work() -> None:
-    options = [
-        "--loglevel=ERROR",
-        "--pool=prefork",
-        "--concurrency=1",
-        "--without-gossip",
-        "--without-mingle",
-    ]
-    app.worker_main(["worker", *options, "--quiet", f"--hostname=bench-{os.getpid()}"])
+    quiet = ["--loglevel=ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    app.worker_main(["worker", *quiet, *POOL, f"--hostname=bench-{os.getpid()}"])
 
 
 if __name__ == "__main__":

@@ -16,16 +16,17 @@ from benchmarks.peers.protocol import Queue, serve
 
 POLL_SECONDS = 0.05
 url = urlsplit(os.environ["DATABASE_URL"])
+given = parse_qs(url.query)
 settings.configure(
     INSTALLED_APPS=["django_tasks_db"],
     DATABASES={
         "default": {
             "ENGINE": "django.db.backends.postgresql",
             "NAME": url.path.lstrip("/"),
-            "USER": unquote(url.username or ""),
-            "PASSWORD": unquote(url.password or ""),
-            "HOST": url.hostname or parse_qs(url.query).get("host", [""])[0],
-            "PORT": url.port or "",
+            "USER": unquote(url.username or "") or given.get("user", [""])[0],
+            "PASSWORD": unquote(url.password or "") or given.get("password", [""])[0],
+            "HOST": url.hostname or given.get("host", [""])[0],
+            "PORT": url.port or given.get("port", [""])[0],
             "CONN_MAX_AGE": 600,
         }
     },
