@@ -17,8 +17,6 @@ from benchmarks.database import Database, Server
 if TYPE_CHECKING:  # it measures as a contender does
     from benchmarks.peer import Peer
 
-# Peers take so many turns: some need minutes for one.
-PEER_ROUNDS = 2
 # What one turn measured, by unit: {"jobs/s": 17_000.0}.
 Measurement = Mapping[str, float]
 Contender = Callable[[], Measurement]
@@ -28,13 +26,14 @@ Contender = Callable[[], Measurement]
 class Plan:
     """What a scenario will do. The first contender is the one that the others are compared with.
 
-    ``most_rounds`` bounds what takes long; peers take two turns at most.
+    ``most_rounds`` bounds what takes long or hardly varies.
     """
 
     title: str
     contenders: Mapping[str, Contender]
     peers: Mapping[str, Contender] = field(default_factory=dict)
     most_rounds: int | None = None
+    most_peer_rounds: int = 2
 
 
 Scenario = Callable[["Bench"], Plan]
@@ -114,7 +113,7 @@ def run(name: str, plan: Plan, rounds: int, say: Callable[[str], None]) -> Resul
         start = number % len(names)  # another one first in each round
         for contender in names[start:] + names[:start]:
             mine = series[contender]
-            if mine.failure or (mine.is_peer and number >= PEER_ROUNDS):
+            if mine.failure or (mine.is_peer and number >= plan.most_peer_rounds):
                 continue
             try:
                 began = time.monotonic()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 # Seconds between two jobs.
-GAPS = (0.2, 0.4)
+GAPS = (0.15, 0.3)
 
 
 def paced(enqueue: Callable[[int], object], count: int) -> list[tuple[int, int, int]]:

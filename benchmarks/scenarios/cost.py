@@ -27,7 +27,7 @@ def cost(bench: Bench) -> Plan:
             "awa": by_worker(database, jobs),
             "awa, idle": by_idle_worker(database, seconds),
         },
-        most_rounds=3,
+        most_rounds=2,
     )
 
 

@@ -43,6 +43,7 @@ def drain_io(bench: Bench) -> Plan:
             "awa, 2 children": by_worker(database, jobs, *two, kind=WAIT),
             "awa, async, 2 children": by_worker(database, jobs, *two, kind=WAIT_ASYNC),
         },
+        most_rounds=3,
     )
 
 

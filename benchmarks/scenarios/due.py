@@ -15,7 +15,7 @@ from benchmarks.scenarios.drain import by_floor
 
 # Seconds until the instant: the rows are in, vacuumed and analyzed by then.
 AHEAD = 10.0
-PEERS_AHEAD = 40.0
+PEERS_AHEAD = 20.0
 PATIENCE = 120.0
 BATCH = 2_000
 RATE = 1_000
@@ -50,6 +50,7 @@ def due_burst(bench: Bench) -> Plan:
         contenders={"floor, already due": by_floor(database, jobs), "awa": burst(database, jobs)},
         peers={other.name: peer.burst(bench, other, jobs, PEERS_AHEAD) for other in bench.peers},
         most_rounds=3,
+        most_peer_rounds=1,
     )
 
 

@@ -40,6 +40,7 @@ def producers(bench: Bench) -> Plan:
             "worker idle, never told": beside_worker(database, "awa-silent", jobs),
             "worker idle": beside_worker(database, "awa", jobs),
         },
+        most_rounds=3,
     )
 
 

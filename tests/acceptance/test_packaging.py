@@ -87,7 +87,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")  # a build leaves files where it runs
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(PROJECT_DIR / name, source)
-    for name in ("awa_django", "example_project", "tests"):
+    for name in ("awa_django", "benchmarks", "example_project", "tests"):
         shutil.copytree(PROJECT_DIR / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     run(sys.executable, "-m", "build", "--wheel", "--outdir", source / "dist", source, cwd=source)
     (wheel,) = (source / "dist").iterdir()
