@@ -15,9 +15,13 @@ from django.db import connection
 
 from awa_django.failpoints import VARIABLE
 from tests.clusters import PROJECT_DIR, Cluster, cluster
+from tests.faults.roles import become, installed
 from tests.proxy import Proxy
 from tests.worker_fixtures import Database
 from tests.worker_process import WorkerProcess
+
+# Fixtures that two files share.
+__all__ = ["become", "installed"]
 
 
 class StartWorkerAt(Protocol):
