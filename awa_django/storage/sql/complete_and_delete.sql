@@ -23,8 +23,8 @@ counted AS (
     INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count, wait_seconds, run_seconds)
     SELECT
         date_trunc('minute', now()), done.queue, done.kind, count(*),
-        sum(greatest(extract(epoch FROM done.attempted_at - done.run_at), 0)),
-        sum(greatest(extract(epoch FROM now() - done.attempted_at), 0))
+        extract(epoch FROM sum(greatest(done.attempted_at - done.run_at, interval '0'))),
+        extract(epoch FROM sum(greatest(now() - done.attempted_at, interval '0')))
     FROM done
     GROUP BY done.queue, done.kind
 )

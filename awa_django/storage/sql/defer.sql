@@ -31,8 +31,8 @@ counted AS (
     INSERT INTO awa.queue_stats_deltas (minute, queue, kind, retried_count, wait_seconds, run_seconds)
     SELECT
         date_trunc('minute', now()), gone.queue, gone.kind, count(*),
-        sum(greatest(extract(epoch FROM gone.attempted_at - gone.run_at), 0)),
-        sum(greatest(extract(epoch FROM now() - gone.attempted_at), 0))
+        extract(epoch FROM sum(greatest(gone.attempted_at - gone.run_at, interval '0'))),
+        extract(epoch FROM sum(greatest(now() - gone.attempted_at, interval '0')))
     FROM gone
     WHERE gone.new_state = 'retryable'
     GROUP BY gone.queue, gone.kind

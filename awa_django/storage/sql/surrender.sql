@@ -25,8 +25,8 @@ counted AS (
     SELECT
         date_trunc('minute', now()), done.queue, done.kind, count(*) FILTER (WHERE done.state = 'failed'),
         count(*) FILTER (WHERE done.state = 'cancelled'),
-        sum(greatest(extract(epoch FROM done.attempted_at - done.run_at), 0)),
-        sum(greatest(extract(epoch FROM now() - done.attempted_at), 0))
+        extract(epoch FROM sum(greatest(done.attempted_at - done.run_at, interval '0'))),
+        extract(epoch FROM sum(greatest(now() - done.attempted_at, interval '0')))
     FROM done
     GROUP BY done.queue, done.kind
 )
