@@ -24,8 +24,8 @@ from awa_django.worker.slots import Counter, SlotWriter
 
 logger = logging.getLogger(__name__)
 
-# A statement of 500 jobs is past the point where more make it cheaper per job.
-LARGEST_CLAIM = 500
+# A statement of 1,000 jobs is past the point where more make it cheaper per job.
+LARGEST_CLAIM = 1_000
 # The leader ends an overdue run only this long after its own worker should have.
 DEADLINE_SLACK = 5.0
 # The first look after an empty one; each further one doubles it, up to POLL_INTERVAL.

@@ -14,7 +14,7 @@ from awa_django.storage.rows import Attempt, ClaimedJob
 from awa_django.worker.slots import Counter, SlotWriter
 
 # The most a child holds beyond what runs, whatever the handlers' speed: a batch, and the next one.
-MAX_PREFETCH = 1_000
+MAX_PREFETCH = 2_000
 # Seconds: one that has not started by then goes back to the queue, for another worker.
 LONGEST_HOLD = 2.0
 
