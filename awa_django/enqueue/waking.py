@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import DatabaseError
 
+from awa_django.storage.prepared import note_server
 from awa_django.storage.wake import wake
 
 logger = logging.getLogger(__name__)
@@ -36,13 +37,15 @@ def wake_workers(connection: Any, queues: Iterable[str]) -> None:
     if not asked:
         return
     try:
-        anybody = wake(connection, asked)
+        woken = wake(connection, asked)
     except DatabaseError:
         if connection.in_atomic_block or not connection.get_autocommit():
             raise
         logger.warning("could not wake the workers of %s: they will poll", asked, exc_info=True)
         return
-    if not anybody:
+    # On the way, so that it costs no statement: what the next inserts of this session may be.
+    note_server(connection, woken.backend_pid)
+    if not woken.anybody:
         if len(_nobody_until) > MOST_QUEUES:
             _nobody_until.clear()
         for queue in asked:

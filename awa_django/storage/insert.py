@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.prepared import fetch_prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def insert_job(connection: Connection, job: NewJob) -> int:
     """Insert a job whose shape ``is_plain``; its id."""
     shape = job.shape
     assert shape.is_plain
-    rows = fetch(
+    rows = fetch_prepared(
         connection,
         "insert_job",
         kind=shape.kind,
@@ -83,7 +84,7 @@ def insert_job_at(connection: Connection, job: NewJob) -> tuple[int, bool]:
 
     Its id, and whether it may run now.
     """
-    rows = fetch(connection, "insert_job_at", **_columns(job))
+    rows = fetch_prepared(connection, "insert_job_at", **_columns(job))
     return rows[0][0], rows[0][1]
 
 
@@ -92,7 +93,7 @@ def insert_unique_job(connection: Connection, job: NewJob) -> tuple[int, bool] |
 
     Waits for a rival's open transaction. Under READ COMMITTED it never fails on the key.
     """
-    rows = fetch(
+    rows = fetch_prepared(
         connection,
         "insert_unique_job",
         **_columns(job),

@@ -11,7 +11,9 @@ import pytest
 from django.db import connection, transaction
 
 from awa_django import Unique
+from awa_django.enqueue import forget_waiters
 from awa_django.operations import cancel
+from awa_django.storage import prepared
 from tests import handlers
 from tests.clusters import Cluster
 from tests.fault_report import Observe
@@ -92,6 +94,16 @@ def test_everything_works_through_a_transaction_pooler(
         f"{sum(database.states().values())} jobs enqueued singly, in bulk, by schedule, for later, unique "
         "and atomic; cancelled, retried, their child killed: all accounted for, with one warning"
     )
+
+
+def test_producer_prepares_nothing_through_a_transaction_pooler(pooled: str) -> None:
+    for number in range(2 * prepared.THRESHOLD):
+        forget_waiters()
+        handlers.record.enqueue(number=number)
+    assert connection.connection not in prepared._direct
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_prepared_statements")
+        assert cursor.fetchall() == [(0,)]
 
 
 @pytest.mark.fault("F30", injected="the same, with LISTEN_URL leading past the pooler")

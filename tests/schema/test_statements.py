@@ -27,12 +27,12 @@ def code(path: Path) -> str:
 
 
 def names_run() -> Counter[str]:
-    """The names that storage functions give to fetch, run and statement."""
+    """The names that storage functions give to fetch, fetch_prepared, run and statement."""
     found: Counter[str] = Counter()
     for path in (PACKAGE / "storage").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                position = {"fetch": 1, "run": 1, "statement": 0}.get(node.func.id)
+                position = {"fetch": 1, "fetch_prepared": 1, "run": 1, "statement": 0}.get(node.func.id)
                 if position is not None:
                     found.update(
                         constant.value

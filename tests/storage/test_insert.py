@@ -159,11 +159,11 @@ def test_key_is_free_when_its_job_has_ended(end: str) -> None:
 
 
 def test_wake_says_whether_anybody_waits() -> None:
-    assert wake(connection, ["mail", "default"]) is False
+    assert wake(connection, ["mail", "default"]).anybody is False
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO awa.waiters VALUES ('w', '{mail}', now() + interval '1 minute')")
-    assert wake(connection, ["default"]) is False
-    assert wake(connection, ["mail", "default"]) is True
+    assert wake(connection, ["default"]).anybody is False
+    assert wake(connection, ["mail", "default"]).anybody is True
 
 
 def test_find_job_reads_both_tables() -> None:
