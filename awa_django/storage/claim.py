@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
 from awa_django.storage.rows import Attempt, ClaimedJob
@@ -33,8 +35,34 @@ class ClaimRequest:
         return max(-(-self.total // max(len(self.limits), 1)), LEAST_SHARE)
 
 
+class Place(NamedTuple):
+    """A place in the order of a queue's available jobs, which is that of the index."""
+
+    priority: int
+    run_at: datetime
+    job_id: int
+
+
+BEGINNING = Place(-99, datetime(1, 1, 2, tzinfo=UTC), 0)
+LOWEST_PRIORITY = 102
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """``places`` are those of the jobs if asked for; ``page_count`` is what was read of the claim index."""
+
+    jobs: list[ClaimedJob]
+    places: list[Place]
+    page_count: int
+
+
 def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
     """Claim due jobs, best (priority, run_at, id) first; one statement for all queues."""
+    return claim_and_measure(connection, request).jobs
+
+
+def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
+    """Claim as ``claim`` does, and count the pages."""
     rows = fetch(
         connection,
         "claim",
@@ -47,7 +75,38 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
         hold=request.hold,
         excluded_kinds=list(request.excluded_kinds),
     )
-    return [ClaimedJob._make(row) for row in rows]
+    return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
+
+
+def claim_behind(
+    connection: Connection, request: ClaimRequest, places: Mapping[str, Sequence[Place]]
+) -> Claimed:
+    """Claim jobs that stand behind a place of their queue and have its priority.
+
+    ``BEGINNING`` has all the queue's jobs behind it. One queue gives all it can before the next does.
+    """
+    behind = [(queue, place) for queue in request.limits for place in sorted(places[queue])]
+    rows = fetch(
+        connection,
+        "claim_behind",
+        queues=list(request.limits),
+        limits=list(request.limits.values()),
+        total=request.total,
+        place_queues=[queue for queue, _ in behind],
+        after_priorities=[place.priority for _, place in behind],
+        after_run_ats=[place.run_at for _, place in behind],
+        after_ids=[place.job_id for _, place in behind],
+        last_priorities=[LOWEST_PRIORITY if place == BEGINNING else place.priority for _, place in behind],
+        worker=request.worker,
+        timeouts=request.timeouts,
+        hold=request.hold,
+        excluded_kinds=list(request.excluded_kinds),
+    )
+    return Claimed(
+        [ClaimedJob._make(row[:9]) for row in rows],
+        [Place(row[10], row[11], row[0]) for row in rows],
+        rows[0][9] if rows else 0,
+    )
 
 
 def claimable(connection: Connection, request: ClaimRequest) -> list[int]:

@@ -13,9 +13,10 @@ import psycopg
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
-from awa_django.storage.claim import ClaimRequest, claim, claim_one, claimable, quarantine
+from awa_django.storage.claim import ClaimRequest, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
 from awa_django.worker import verdict
+from awa_django.worker.cursor import ClaimCursor
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.executor import Executor
 from awa_django.worker.holdings import LONGEST_HOLD, MAX_PREFETCH, Holdings
@@ -59,6 +60,7 @@ class Claimer:
         self._executor = executor
         self._budget = budget
         self._budget_lock = threading.Lock()
+        self._cursor = ClaimCursor()
         self._empty_looks = 0
         self._excluded: set[str] = set()
         self._wake = threading.Event()
@@ -142,7 +144,7 @@ class Claimer:
 
     def _claim(self, connection: PsycopgConnection, request: ClaimRequest) -> list[ClaimedJob]:
         try:
-            return claim(connection, request)
+            return self._cursor.claim(connection, request)
         except (psycopg.IntegrityError, psycopg.DataError) as exc:
             logger.warning("a claim failed, claiming one by one: %s", exc)
             return self._claim_singly(connection, request)
@@ -185,6 +187,9 @@ class Claimer:
             self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
         wait = min(FIRST_POLL * 2.0 ** min(self._empty_looks, 16), self._poll_interval)
         self._empty_looks += 1
+        complete_in = self._cursor.complete_in
+        if complete_in is not None:
+            wait = min(wait, complete_in)
         return wait * random.uniform(0.8, 1.0)
 
     def _found_something(self) -> None:

@@ -71,12 +71,13 @@ HOT, DEFERRED = "jobs_hot", "scheduled_jobs"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan reads: tables and indexes by name, and the tables that it scans from end to end."""
+    """What a plan reads: tables and indexes by name, by which conditions, and what is scanned to the end."""
 
     tables: frozenset[str]
     indexes: frozenset[str]
     scanned: frozenset[str]
     nodes: frozenset[str]
+    conditions: frozenset[str]
 
 
 @dataclass
@@ -96,6 +97,7 @@ class Mix:
             indexes=frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
             scanned=frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
             nodes=frozenset(node["Node Type"] for node in nodes),
+            conditions=frozenset(node["Index Cond"] for node in nodes if "Index Cond" in node),
         )
 
 
@@ -186,6 +188,26 @@ def test_claim_reads_the_head_of_each_queue(mix: Mix, limit: int, excluded: list
     assert plan.indexes >= {"jobs_hot_claim", "jobs_hot_pkey"}
     # The first rows of an ordered index: nothing is sorted but the answer.
     assert "Index Scan" in plan.nodes
+
+
+@pytest.mark.parametrize("queues", [1, 3, 64])
+@pytest.mark.parametrize("limit", [1, 500])
+def test_claim_behind_places_begins_there(mix: Mix, limit: int, queues: int) -> None:
+    names = [*QUEUES, *(f"q{number}" for number in range(61))][:queues]
+    places = {
+        "queues": names,
+        "limits": [limit] * queues,
+        "total": limit,
+        "place_queues": names,
+        "after_priorities": [2] * queues,
+        "after_run_ats": ["2020-01-01T00:00Z"] * queues,
+        "after_ids": [7] * queues,
+        "last_priorities": [2] * queues,
+    }
+    plan = mix.explain("claim_behind", {**CLAIM, **places})
+    check_indexes("claim_behind", plan)
+    assert plan.tables == {HOT, "queue_meta"}
+    assert any("ROW(priority, run_at, id) > ROW(" in condition for condition in plan.conditions)
 
 
 @pytest.mark.parametrize("batch", [1, 100, 2000])

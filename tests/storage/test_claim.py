@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from awa_django.storage.claim import ClaimRequest, claim, claim_one, claimable, quarantine
+from awa_django.storage.claim import (
+    BEGINNING,
+    ClaimRequest,
+    Place,
+    claim,
+    claim_behind,
+    claim_one,
+    claimable,
+    quarantine,
+)
 from awa_django.storage.rows import Attempt, ClaimedJob
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job, update_job
@@ -114,6 +123,39 @@ def test_busy_queue_gives_what_the_others_do_not_have(lively: str) -> None:
 def test_small_claim_takes_from_few_of_many_queues() -> None:
     ids = [insert_job(queue=queue) for queue in "ab" for _ in range(9)]
     assert claimed_ids(limits=dict.fromkeys("abcdefgh", 10), total=10) == [*ids[:8], *ids[9:11]]
+
+
+def at(day: int, priority: int = 2, job_id: int = 0) -> Place:
+    return Place(priority, datetime(2020, 1, day, tzinfo=UTC), job_id)
+
+
+def test_claim_behind_a_place_takes_what_follows_in_its_priority_and_says_where_it_stood() -> None:
+    ids = [insert_job(run_at=f"2020-01-0{day}T00:00Z") for day in (1, 2, 2, 3)]
+    others = [insert_job(priority=priority, run_at="2020-01-09T00:00Z") for priority in (1, 3)]
+    paused = insert_job(queue="still")
+    pause("still")
+    found = claim_behind(
+        connection, request("default", "still"), {"default": [at(2, job_id=ids[1])], "still": [BEGINNING]}
+    )
+    assert [job.id for job in found.jobs] == ids[2:]
+    assert found.places == [at(2, job_id=ids[2]), at(3, job_id=ids[3])]
+    assert all(job.run_lease == 1 and reload_job(job.id).state == "running" for job in found.jobs)
+    found = claim_behind(connection, request(), {"default": [BEGINNING]})
+    assert [job.id for job in found.jobs] == [others[0], *ids[:2], others[1]]
+    assert reload_job(paused).state == "available"
+
+
+def test_claim_behind_several_places_keeps_to_the_limits_and_takes_the_best_first() -> None:
+    def some(queue: str) -> list[int]:
+        return [insert_job(queue=queue, priority=priority) for priority in (-98, 2, 102) for _ in range(2)]
+
+    first, second = some("a"), some("b")
+    places = {"a": [at(1, 102), at(1, -98), at(1, 2)], "b": [at(1, 102), at(1, -98)]}
+    wanted = request(limits={"a": 3, "b": 4}, total=6)
+    found = [job.id for job in claim_behind(connection, wanted, places).jobs]
+    assert sorted(found) == sorted([*first[:3], *second[:2], second[4]])
+    found = [job.id for job in claim_behind(connection, wanted, places).jobs]
+    assert sorted(found) == sorted([*first[3:], second[5]])
 
 
 @pytest.mark.parametrize("state", ["running", "completed", "failed", "cancelled", "waiting_external"])

@@ -6,7 +6,7 @@ import json
 import logging
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -222,7 +222,7 @@ def test_claim_whose_answer_took_too_long_is_given_back(
 ) -> None:
     job_id = insert_job()
     desk = Desk(session)
-    real: Callable[..., Any] = vars(module)["claim"]
+    real = desk.claimer._cursor.claim
 
     def slow(*args: Any) -> Any:
         jobs = real(*args)
@@ -230,7 +230,7 @@ def test_claim_whose_answer_took_too_long_is_given_back(
         monkeypatch.setattr("awa_django.worker.claimer.time.monotonic", lambda: late)
         return jobs
 
-    monkeypatch.setattr(module, "claim", slow)
+    monkeypatch.setattr(desk.claimer._cursor, "claim", slow)
     desk.claimer.tick()
     assert list(desk.outcomes) == [job_id]
     assert not isinstance(desk.outcomes[job_id], Completion)

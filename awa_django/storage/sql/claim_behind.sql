@@ -1,0 +1,96 @@
+-- Claim as claim.sql does, but look in each queue only behind given places of the order; returns also the
+-- place of each job. For when dead entries of the index, which a long snapshot keeps, make claims slow.
+-- Params: queues, limits, total, worker, excluded_kinds, timeouts, hold (see claim); place_queues,
+--   after_priorities, after_run_ats, after_ids, last_priorities (parallel arrays in the order of the
+--   claim: behind which row of the queue to look, and until which priority).
+-- Index: jobs_hot_claim, one ordered scan a place, which begins there; jobs_hot_pkey for the update.
+-- What claim.sql says of its CTEs, sizes and timeouts holds here too.
+WITH before AS MATERIALIZED (
+    SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
+),
+wanted AS (
+    SELECT entry.queue, entry.capacity
+    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) AS entry (queue, capacity)
+    CROSS JOIN before
+    WHERE NOT EXISTS (
+        SELECT FROM awa.queue_meta AS meta
+        WHERE meta.queue = entry.queue
+          AND meta.paused
+          AND (meta.paused_until IS NULL OR meta.paused_until > now())
+    )
+),
+due AS MATERIALIZED (
+    SELECT due.id, due.size
+    FROM wanted
+    CROSS JOIN LATERAL (
+        SELECT found.id, found.size
+        FROM unnest(
+            %(place_queues)s::text[],
+            %(after_priorities)s::smallint[],
+            %(after_run_ats)s::timestamptz[],
+            %(after_ids)s::bigint[],
+            %(last_priorities)s::smallint[]
+        ) AS place (queue, after_priority, after_run_at, after_id, last_priority)
+        CROSS JOIN LATERAL (
+            SELECT job.id, pg_column_size(job.args) AS size
+            FROM awa.jobs_hot AS job
+            WHERE job.state = 'available'
+              AND job.queue = wanted.queue
+              AND (job.priority, job.run_at, job.id) > (place.after_priority, place.after_run_at, place.after_id)
+              AND job.priority <= place.last_priority
+              AND job.run_at <= now()
+              AND job.kind <> ALL (%(excluded_kinds)s::text[])
+            ORDER BY job.priority, job.run_at, job.id
+            LIMIT wanted.capacity
+            FOR UPDATE SKIP LOCKED
+        ) AS found
+        WHERE place.queue = wanted.queue
+        LIMIT wanted.capacity
+    ) AS due
+    LIMIT %(total)s::integer
+),
+slot AS (
+    SELECT chosen.id
+    FROM (
+        SELECT due.id, due.size, sum(due.size) OVER (ROWS UNBOUNDED PRECEDING) AS size_so_far
+        FROM due
+    ) AS chosen
+    WHERE chosen.size_so_far - chosen.size < 8388608
+),
+claimed AS (
+    UPDATE awa.jobs_hot AS job
+    SET state = 'running',
+        attempt = least(job.attempt, job.max_attempts) + 1,
+        run_lease = job.run_lease + 1,
+        attempted_at = now(),
+        heartbeat_at = now(),
+        deadline_at = now() + make_interval(secs => %(hold)s::double precision + coalesce(
+            CASE WHEN jsonb_typeof(job.metadata -> 'awa:timeout') = 'number'
+                THEN nullif(round(least(greatest((job.metadata -> 'awa:timeout')::numeric, 0), 31536000), 6), 0)
+            END::double precision,
+            (%(timeouts)s::jsonb ->> job.kind)::double precision
+        )),
+        worker = %(worker)s::text
+    WHERE job.id = ANY (ARRAY(SELECT slot.id FROM slot))
+    RETURNING job.id, job.run_lease, job.kind, job.queue, job.attempt, job.max_attempts,
+        job.args, job.metadata, job.progress, job.priority, job.run_at
+)
+SELECT
+    claimed.id,
+    claimed.run_lease,
+    claimed.kind,
+    claimed.queue,
+    claimed.attempt,
+    claimed.max_attempts,
+    CASE WHEN CASE
+        WHEN pg_column_compression(claimed.args) IS NULL THEN pg_column_size(claimed.args) <= 32768
+        ELSE pg_column_size(claimed.args) <= 8192
+            AND octet_length(claimed.args::text) <= 32768
+    END THEN claimed.args::text END,
+    CASE WHEN claimed.metadata <> '{}' THEN claimed.metadata::text END,
+    claimed.progress::text,
+    (SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) - before.page_count FROM before),
+    claimed.priority,
+    claimed.run_at
+FROM claimed
+ORDER BY claimed.priority, claimed.run_at, claimed.id
