@@ -29,6 +29,7 @@ class StoredJob:
     tags: list[str]
     progress: str | None
     result: str | None
+    worker: str | None
 
 
 def find_job(connection: Connection, job_id: int) -> StoredJob | None:

@@ -164,7 +164,7 @@ def entry(
     trace: str | None = None,
     by: str | None = None,
 ) -> str:
-    """One entry of ``errors`` as JSON text; the database adds ``at``."""
+    """One entry of ``errors`` as JSON text; the database adds ``at`` and ``attempted_at``."""
     fields: dict[str, str | int] = {
         "error": clean_text(error, ERROR_LIMIT),
         "attempt": min(run.attempt, run.max_attempts),

@@ -215,7 +215,8 @@ class Stage:
         for table in TABLES:
             for (row,) in self._database.execute(f"SELECT to_jsonb(job) FROM {table} AS job ORDER BY id"):
                 ids.setdefault(row["id"], f"new {len(ids)}")
-                row["errors"] = [{**entry, "at": bool(entry["at"])} for entry in row["errors"]]
+                for entry in row["errors"]:
+                    entry |= {name: bool(entry.get(name)) for name in ("at", "attempted_at")}
                 rows.append((table, sorted((name, plain(value, ids)) for name, value in row.items())))
         claims = [
             ids.get(job_id, job_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -139,7 +140,8 @@ def test_finish_ends_with_one_entry_more(state: JobState) -> None:
     assert row.finalized_at is not None
     assert row.errors[0] == {"error": "earlier"}
     [entry] = row.errors[1:]
-    assert {**json.loads(ENTRY), "at": entry["at"]} == entry
+    assert {**json.loads(ENTRY), "at": entry["at"], "attempted_at": entry["attempted_at"]} == entry
+    assert datetime.fromisoformat(entry["attempted_at"]) == row.attempted_at
 
 
 def test_finish_without_an_entry_adds_none() -> None:

@@ -59,7 +59,9 @@ SELECT
     gone.created_at,
     CASE
         WHEN gone.error_entry IS NULL THEN gone.errors
-        ELSE gone.errors || (gone.error_entry::jsonb || jsonb_build_object('at', now()))
+        ELSE gone.errors || (gone.error_entry::jsonb || jsonb_build_object(
+            'at', now(), 'attempted_at', gone.attempted_at
+        ))
     END,
     CASE
         WHEN gone.unknown_kind THEN gone.metadata || jsonb_build_object(

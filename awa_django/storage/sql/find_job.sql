@@ -18,7 +18,8 @@ SELECT
     metadata::text,
     tags,
     progress::text,
-    result::text
+    result::text,
+    worker
 FROM awa.jobs_hot
 WHERE id = %(job_id)s::bigint
 UNION ALL
@@ -39,6 +40,7 @@ SELECT
     metadata::text,
     tags,
     progress::text,
-    result::text
+    result::text,
+    worker
 FROM awa.scheduled_jobs
 WHERE id = %(job_id)s::bigint

@@ -26,7 +26,7 @@ done AS (
         errors = CASE
             WHEN attempt.error_entry IS NULL THEN job.errors
             ELSE job.errors || (attempt.error_entry::jsonb || jsonb_build_object(
-                'at', now(), 'attempt', least(job.attempt, job.max_attempts)
+                'at', now(), 'attempt', least(job.attempt, job.max_attempts), 'attempted_at', job.attempted_at
             ))
         END
     FROM attempt
