@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from awa_django.codec import JSON, clean_text, plain_json
 
@@ -17,8 +17,9 @@ class JobContext:
     """One run of one job. ``(job_id, run_lease)`` names it, and only grows; the job's id alone is the
     token to make an outside effect idempotent.
 
-    ``deadline`` is None when the job has no timeout. ``checkpoint`` is what an earlier attempt
-    reported last. The executor makes it and gives the two callables.
+    ``worker`` names the process that runs it. ``deadline`` is None when the job has no timeout.
+    ``checkpoint`` is what an earlier attempt reported last. The executor makes it and gives the two
+    callables.
     """
 
     job_id: int
@@ -29,6 +30,8 @@ class JobContext:
     run_lease: int
     deadline: datetime | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    worker: str = ""
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     checkpoint: JSON = None
     cancelled: Callable[[], bool] = field(repr=False, default=lambda: False)
     report: Callable[[dict[str, JSON]], None] = field(repr=False, default=lambda progress: None)

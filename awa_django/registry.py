@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
+from types import ModuleType
+from typing import ClassVar
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
@@ -27,6 +29,9 @@ class Handler:
 
     What is declared as None is the setting's value, read when it is asked for.
     """
+
+    hears_of_end: ClassVar[bool] = False
+    """Whether ``ended`` wants to be called."""
 
     kind: str
     function: Callable[..., object]
@@ -74,6 +79,17 @@ class Handler:
     def decode(self, args_json: str | bytes) -> dict[str, object]:
         """Stored arguments as the function takes them. Raises: InvalidJob naming the argument."""
         return self.signature.decode(args_json)
+
+    def call(self, context: object | None, arguments: Mapping[str, object]) -> object:
+        """Call the function with decoded arguments; of an ``async def`` one, what to await."""
+        return self.function(**arguments) if context is None else self.function(context, **arguments)
+
+    def ended(self, context: object | None, arguments: Mapping[str, object] | None, outcome: object) -> None:
+        """A run ended with this outcome, which is about to be stored (of an ``atomic`` one: is stored).
+
+        Called on a thread of the database's, inside of the ``except`` where an exception ended it.
+        ``arguments`` are None when they could not be decoded.
+        """
 
     def key_args(self, args_json: str) -> dict[str, JSON]:
         """The arguments that a unique key is made of: the stored ones, and the defaults of the others.
@@ -123,6 +139,7 @@ class PeriodicJob:
 _handlers: dict[str, Handler] = {}
 _by_alias: dict[str, Handler] = {}
 _periodic: dict[str, PeriodicJob] = {}
+_queues: set[str] = set()
 
 
 def register(handler: Handler) -> Handler:
@@ -182,8 +199,13 @@ def kinds() -> list[str]:
 
 
 def queues() -> list[str]:
-    """The queues that the handlers declare, sorted."""
-    return sorted({handler.queue for handler in _handlers.values()})
+    """The queues that the handlers declare, and those added, sorted."""
+    return sorted({handler.queue for handler in _handlers.values()} | _queues)
+
+
+def add_queues(names: Iterable[str]) -> None:
+    """Have workers serve these queues too, which no handler declares as its own."""
+    _queues.update(names)
 
 
 def register_periodic(job: PeriodicJob) -> PeriodicJob:
@@ -206,8 +228,8 @@ def periodic_jobs() -> list[PeriodicJob]:
     return [_periodic[name] for name in sorted(_periodic)]
 
 
-def discover() -> None:
-    """Import the ``tasks`` and ``jobs`` modules of the installed apps, and ``AWA["IMPORTS"]``.
+def discover() -> list[ModuleType]:
+    """Import the ``tasks`` and ``jobs`` modules of the installed apps, and ``AWA["IMPORTS"]``; all of them.
 
     Raises: ConfigurationError naming the module that cannot be imported, and why.
     """
@@ -217,10 +239,12 @@ def discover() -> None:
         for name in MODULES
         if module_has_submodule(config.module, name)
     ]
+    modules = []
     for path in (*paths, *get_settings().imports):
         try:
-            import_module(path)
+            modules.append(import_module(path))
         except ConfigurationError:
             raise
         except Exception as exc:
             raise ConfigurationError(f"cannot import {path}, which may declare jobs: {exc!r}") from exc
+    return modules

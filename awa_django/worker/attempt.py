@@ -42,21 +42,34 @@ def run_attempt(
     None: the handler is ``atomic`` and its completion is committed already. ``may_begin`` is asked
     after what may take long before the handler begins; without its leave the job is released.
     """
+    context: JobContext | None = None
+    arguments: dict[str, object] | None = None
+    outcome: Outcome
     try:
         args = job.args
         if args is None:
             args = _read_args(job)
             if not may_begin():
                 return Release(job.key)
+        if handler.takes_context:
+            context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
-        context = _context(job, handler, cancelled, report) if handler.takes_context else None
         if handler.atomic:
-            return _run_atomic(job, handler, context, arguments, worker, may_begin)
-        return _returned(job, handler, _call(handler, context, arguments), worker)
+            stored = _run_atomic(job, handler, context, arguments, worker, may_begin)
+            if handler.hears_of_end:
+                _tell(handler, context, arguments, stored)
+            return None
+        outcome = _returned(job, handler, _call(handler, context, arguments), worker)
     except _EndsAs as exc:
-        return exc.outcome
+        outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
-        return verdict.raised(job, exc, worker=worker)
+        outcome = verdict.raised(job, exc, worker=worker)
+        if handler.hears_of_end:
+            _tell(handler, context, arguments, outcome)
+        return outcome
+    if handler.hears_of_end:
+        _tell(handler, context, arguments, outcome)
+    return outcome
 
 
 async def run_attempt_async(
@@ -74,6 +87,9 @@ async def run_attempt_async(
     seconds = timeout_of(job, handler)
     timer = None if seconds is None else asyncio.timeout(seconds)
     depth = forks.depth
+    context: JobContext | None = None
+    arguments: dict[str, object] | None = None
+    outcome: Outcome
     try:
         if prepare is not None:
             await prepare()
@@ -82,11 +98,10 @@ async def run_attempt_async(
             args = await sync_to_async(_read_args)(job)
         if not may_begin():
             return Release(job.key)
-        arguments = handler.decode(args)
         if handler.takes_context:
-            running = handler.function(_context(job, handler, cancelled, report), **arguments)
-        else:
-            running = handler.function(**arguments)
+            context = _context(job, handler, worker, cancelled, report)
+        arguments = handler.decode(args)
+        running = handler.call(context, arguments)
         if timer is None:
             value = await running  # type: ignore[misc]
         else:
@@ -94,23 +109,28 @@ async def run_attempt_async(
                 value = await running  # type: ignore[misc]
         if forks.depth != depth:
             forks.leave(None)
-        return _returned(job, handler, value, worker)
+        outcome = _returned(job, handler, value, worker)
     except _EndsAs as exc:
-        return exc.outcome
-    except TimeoutError as exc:
-        if timer is not None and timer.expired():
-            return verdict.failed(
-                job,
-                f"timed out after {seconds:g} s",
-                worker=worker,
-                outcome="timed_out",
-                class_name="TimeoutError",
-            )
-        return verdict.raised(job, exc, worker=worker)
+        outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
         if forks.depth != depth:
             forks.leave(exc)
-        return verdict.raised(job, exc, worker=worker)
+        outcome = _timed_out_or_raised(job, exc, timer, seconds, worker)
+        if handler.hears_of_end:
+            await _tell_async(handler, context, arguments, outcome)
+        return outcome
+    if handler.hears_of_end:
+        await _tell_async(handler, context, arguments, outcome)
+    return outcome
+
+
+def _timed_out_or_raised(
+    job: ClaimedJob, exc: BaseException, timer: asyncio.Timeout | None, seconds: float | None, worker: str
+) -> Outcome:
+    if isinstance(exc, TimeoutError) and timer is not None and timer.expired():
+        error = f"timed out after {seconds:g} s"
+        return verdict.failed(job, error, worker=worker, outcome="timed_out", class_name="TimeoutError")
+    return verdict.raised(job, exc, worker=worker)
 
 
 def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:
@@ -127,11 +147,34 @@ def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:
     return None if timeout is None else timeout.total_seconds()
 
 
+def _tell(
+    handler: Handler, context: JobContext | None, arguments: dict[str, object] | None, outcome: Outcome
+) -> None:
+    """Tell the handler how its run ended; whatever it makes of that, the outcome stands."""
+    try:
+        handler.ended(context, arguments, outcome)
+    except BaseException:
+        logger.exception(
+            "job %s: what follows its end failed",
+            outcome.attempt.job_id,
+            extra={"job_id": outcome.attempt.job_id, "kind": handler.kind},
+        )
+
+
+async def _tell_async(
+    handler: Handler, context: JobContext | None, arguments: dict[str, object] | None, outcome: Outcome
+) -> None:
+    try:
+        await sync_to_async(_tell)(handler, context, arguments, outcome)
+    except BaseException:
+        logger.exception("job %s: what follows its end was ended", outcome.attempt.job_id)
+
+
 def _call(handler: Handler, context: JobContext | None, arguments: dict[str, object]) -> object:
     """What the handler returns; a process that it forked goes no further than this."""
     depth = forks.depth
     try:
-        value = handler.function(**arguments) if context is None else handler.function(context, **arguments)
+        value = handler.call(context, arguments)
     except BaseException as exc:
         if forks.depth != depth:
             forks.leave(exc)
@@ -148,7 +191,7 @@ def _run_atomic(
     arguments: dict[str, object],
     worker: str,
     may_begin: Callable[[], bool],
-) -> Outcome | None:
+) -> Outcome:
     """The handler and its completion in one transaction: its database effects happen exactly once."""
     alias = get_settings().database
     with transaction.atomic(using=alias):
@@ -164,7 +207,7 @@ def _run_atomic(
         if not done:
             # Sent again on its own it is found stale, and counted so.
             raise _EndsAs(outcome)
-    return None
+    return outcome
 
 
 class _EndsAs(Exception):
@@ -211,9 +254,11 @@ def _returned(job: ClaimedJob, handler: Handler, value: object, worker: str) -> 
 def _context(
     job: ClaimedJob,
     handler: Handler,
+    worker: str,
     cancelled: Callable[[], bool],
     report: Callable[[dict[str, JSON]], None],
 ) -> JobContext:
+    now = datetime.now(UTC)
     seconds = timeout_of(job, handler)
     progress = json.loads(job.progress) if job.progress else None
     return JobContext(
@@ -223,8 +268,10 @@ def _context(
         attempt=job.attempt,
         max_attempts=job.max_attempts,
         run_lease=job.run_lease,
-        deadline=None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds),
+        deadline=None if seconds is None else now + timedelta(seconds=seconds),
         metadata=json.loads(job.metadata) if job.metadata else {},
+        worker=worker,
+        started_at=now,
         checkpoint=progress.get("checkpoint") if isinstance(progress, dict) else None,
         cancelled=cancelled,
         report=report,
