@@ -11,6 +11,7 @@ import struct
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -63,12 +64,12 @@ class Marks:
         with self._lock:
             return self._seen[place:]
 
-    def wait_for(self, count: int, *, timeout: float) -> None:
-        """Until so many marks have come. Raises: TimeoutError saying how many did."""
+    def wait_for(self, count: int, *, timeout: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Until so many marks have come. Raises: TimeoutError, when it takes too long or is over."""
         give_up_at = time.monotonic() + timeout
         while self.count < count:
-            if time.monotonic() > give_up_at:
-                raise TimeoutError(f"{self.count} of {count} jobs ran within {timeout:.0f} s")
+            if time.monotonic() > give_up_at or is_over():
+                raise TimeoutError(f"{self.count} of {count} jobs ran")
             time.sleep(0.01)
 
     def rate(self) -> float:

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,7 @@ from benchmarks.marks import Marks
 from benchmarks.pacing import latencies
 
 CACHE = PROJECT_DIR / ".bench" / "peers"
-PATIENCE = 240.0
+PATIENCE = 120.0
 SETTLE = 3.0  # seconds that a worker has to become ready
 TOMORROW = 24 * 3600.0
 
@@ -100,12 +100,15 @@ class Store:
         return told
 
     @contextlib.contextmanager
-    def workers(self, marks: Marks, count: int = 1) -> Iterator[None]:
+    def workers(self, marks: Marks, count: int = 1) -> Iterator[Callable[[], bool]]:
+        """So many workers; tells whether one of them has ended."""
         environment = {**self.environment, **marks.environment}
         with contextlib.ExitStack() as stack:
-            for _ in range(count):
+            started = [
                 stack.enter_context(processes.running(self.peer.command("work"), environment))
-            yield
+                for _ in range(count)
+            ]
+            yield lambda: any(process.poll() is not None for process in started)
 
 
 def enqueue(bench: Bench, peer: Peer, jobs: int, verb: str = "one") -> Contender:
@@ -130,8 +133,8 @@ def drain(bench: Bench, peer: Peer, jobs: int, *, workers: int = 1, deferred: in
             store.produce("many", count)
             store.database.connection.execute("VACUUM ANALYZE")
             store.database.checkpoint()
-            with store.workers(marks, workers):
-                marks.wait_for(count, timeout=PATIENCE)
+            with store.workers(marks, workers) as is_over:
+                marks.wait_for(count, timeout=PATIENCE, is_over=is_over)
             return {"jobs/s": marks.rate()}
 
     return measure
@@ -142,12 +145,12 @@ def burst(bench: Bench, peer: Peer, jobs: int, ahead: float) -> Contender:
     count = peer.jobs(jobs)
 
     def measure() -> dict[str, float]:
-        with peer.store(bench) as store, Marks() as marks, store.workers(marks):
+        with peer.store(bench) as store, Marks() as marks, store.workers(marks) as is_over:
             instant = time.time() + ahead
             store.produce("many", count, instant)
             if time.time() > instant:
                 raise TimeoutError(f"{count} jobs could not be put in within {ahead:.0f} s")
-            marks.wait_for(count, timeout=PATIENCE)
+            marks.wait_for(count, timeout=PATIENCE, is_over=is_over)
             last = max(at for _, at in marks.since(0)) / 1e9
         return {"jobs/s": count / (last - instant)}
 
@@ -156,10 +159,10 @@ def burst(bench: Bench, peer: Peer, jobs: int, ahead: float) -> Contender:
 
 def pickup(bench: Bench, peer: Peer, jobs: int) -> Contender:
     def measure() -> dict[str, float]:
-        with peer.store(bench) as store, Marks() as marks, store.workers(marks):
+        with peer.store(bench) as store, Marks() as marks, store.workers(marks) as is_over:
             time.sleep(SETTLE)
             told = store.produce("paced", jobs)
-            marks.wait_for(jobs, timeout=PATIENCE)
+            marks.wait_for(jobs, timeout=PATIENCE, is_over=is_over)
             return latencies(told["jobs"], dict(marks.since(0)))
 
     return measure
@@ -188,7 +191,7 @@ PEERS: Mapping[str, Peer] = {
         Peer("pgqueuer", ("pgqueuer[asyncpg]>=1.6,<2",)),
         Peer("awa-pg", ("awa-pg==0.5.7",)),
         Peer("celery", ("celery[redis]>=5.5",), share=0.2, needs_redis=True),
-        Peer("procrastinate", ("procrastinate>=3.5,<4",), share=0.1),
+        Peer("procrastinate", ("procrastinate>=3.5,<4", "psycopg[binary]>=3.2,<4"), share=0.1),
         Peer("django-tasks-db", ("django-tasks-db>=0.12", "psycopg[binary]>=3.2,<4"), share=0.05),
     )
 }

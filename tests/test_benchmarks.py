@@ -152,6 +152,8 @@ def test_marks_of_another_process_arrive() -> None:
         assert marks.rate() > 0
         with pytest.raises(TimeoutError, match="10000 of 10001 jobs ran"):
             marks.wait_for(10_001, timeout=0.05)
+        with pytest.raises(TimeoutError, match="10000 of 10001 jobs ran"):
+            marks.wait_for(10_001, timeout=60, is_over=lambda: True)
 
 
 def test_latencies_are_taken_from_the_return_and_from_the_call() -> None:

@@ -7,11 +7,13 @@ All but ``setup`` say "ready" and, but for ``work``, wait for a line, as the ben
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.pacing import paced
 
@@ -24,6 +26,29 @@ class Queue:
     enqueue: Callable[[int], object]
     enqueue_many: Callable[[int, float | None], object]
     work: Callable[[], object]
+
+
+def serve_async(
+    *,
+    connect: Callable[[], Coroutine[Any, Any, object]],
+    setup: Callable[[], Coroutine[Any, Any, object]],
+    enqueue: Callable[[int], Coroutine[Any, Any, object]],
+    enqueue_many: Callable[[int, float | None], Coroutine[Any, Any, object]],
+    work: Callable[[], Coroutine[Any, Any, object]],
+    close: Callable[[], Coroutine[Any, Any, object]],
+) -> None:
+    """The same for a peer whose functions are coroutines, on one event loop."""
+    with asyncio.Runner() as loop:
+        loop.run(connect())
+        serve(
+            Queue(
+                setup=lambda: loop.run(setup()),
+                enqueue=lambda number: loop.run(enqueue(number)),
+                enqueue_many=lambda count, at: loop.run(enqueue_many(count, at)),
+                work=lambda: loop.run(work()),
+            )
+        )
+        loop.run(close())
 
 
 def serve(queue: Queue) -> None:

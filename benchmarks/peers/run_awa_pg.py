@@ -7,17 +7,17 @@ import os
 import signal
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import awa
 
 from benchmarks.marks import mark
-from benchmarks.peers.protocol import Queue, serve
+from benchmarks.peers.protocol import serve_async
 
 BATCH = 10_000
 WORKERS = 256
 QUEUE = "bench"
-loop = asyncio.Runner()
 
 
 @dataclass
@@ -25,13 +25,13 @@ class Nothing:
     number: int
 
 
+@cache
 def client() -> awa.AsyncClient:
-    if not opened:
-        opened.append(awa.AsyncClient(os.environ["DATABASE_URL"]))
-    return opened[0]
+    return awa.AsyncClient(os.environ["DATABASE_URL"])
 
 
-opened: list[awa.AsyncClient] = []
+async def connect() -> None:
+    client()
 
 
 async def setup() -> None:
@@ -61,12 +61,11 @@ async def work() -> None:
     await client().shutdown()
 
 
+async def close() -> None:
+    await client().close()
+
+
 if __name__ == "__main__":
-    serve(
-        Queue(
-            setup=lambda: loop.run(setup()),
-            enqueue=lambda number: loop.run(enqueue(number)),
-            enqueue_many=lambda count, at: loop.run(enqueue_many(count, at)),
-            work=lambda: loop.run(work()),
-        )
+    serve_async(
+        connect=connect, setup=setup, enqueue=enqueue, enqueue_many=enqueue_many, work=work, close=close
     )

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import asyncpg
@@ -15,27 +16,28 @@ from pgqueuer.qm import QueueManager
 from pgqueuer.queries import Queries
 
 from benchmarks.marks import mark
-from benchmarks.peers.protocol import Queue, serve
+from benchmarks.peers.protocol import serve_async
 
 BATCH = 1_000
 ENTRYPOINT = "nothing"
-loop = asyncio.Runner()
-opened: list[Queries] = []
+connections: list[asyncpg.Connection] = []
 
 
-async def queries() -> Queries:
-    if not opened:
-        connection = await asyncpg.connect(os.environ["DATABASE_URL"])
-        opened.append(Queries(AsyncpgDriver(connection)))
-    return opened[0]
+async def connect() -> None:
+    connections.append(await asyncpg.connect(os.environ["DATABASE_URL"]))
+
+
+@cache
+def queries() -> Queries:
+    return Queries(AsyncpgDriver(connections[0]))
 
 
 async def setup() -> None:
-    await (await queries()).install()
+    await queries().install()
 
 
 async def enqueue(number: int) -> None:
-    await (await queries()).enqueue(ENTRYPOINT, b"%d" % number)
+    await queries().enqueue(ENTRYPOINT, b"%d" % number)
 
 
 async def enqueue_many(count: int, at: float | None) -> None:
@@ -43,11 +45,11 @@ async def enqueue_many(count: int, at: float | None) -> None:
         size = min(BATCH, count - start)
         after = [timedelta(seconds=at - time.time())] * size if at else None
         payloads = [b"%d" % number for number in range(start, start + size)]
-        await (await queries()).enqueue([ENTRYPOINT] * size, payloads, [0] * size, after)
+        await queries().enqueue([ENTRYPOINT] * size, payloads, [0] * size, after)
 
 
 async def work() -> None:
-    manager = QueueManager(await queries())
+    manager = QueueManager(queries())
 
     @manager.entrypoint(ENTRYPOINT)
     async def nothing(job: Any) -> None:
@@ -57,12 +59,11 @@ async def work() -> None:
     await manager.run(batch_size=BATCH)
 
 
+async def close() -> None:
+    await connections[0].close()
+
+
 if __name__ == "__main__":
-    serve(
-        Queue(
-            setup=lambda: loop.run(setup()),
-            enqueue=lambda number: loop.run(enqueue(number)),
-            enqueue_many=lambda count, at: loop.run(enqueue_many(count, at)),
-            work=lambda: loop.run(work()),
-        )
+    serve_async(
+        connect=connect, setup=setup, enqueue=enqueue, enqueue_many=enqueue_many, work=work, close=close
     )
