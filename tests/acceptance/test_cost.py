@@ -1,7 +1,9 @@
 """What a job costs its database, by the server's own counters: the same on every machine.
 
 On a server of their own, where nobody else writes: no full-page images, no autovacuum. Measured on
-PostgreSQL 15 and 18; the limits leave a margin above that, and stand for what a change must not lose.
+PostgreSQL 15 and 18, in the whole life of a job: 1,060 bytes of WAL (1,170 with a fillfactor of 100), two
+dead row versions, 0.009 statements (0.013 on a machine with ten times too much to do; 0.11 when claims
+took 20 at most).
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ def test_a_job_from_bulk_enqueue_to_its_end(server: Cluster) -> None:
     # Once by its claim and once by its end; a little more where a held job was given back.
     assert 2.0 <= (after.updated - enqueued.updated) / JOBS < 2.05
     assert (after.dead - before.dead) / JOBS < 2.05
-    assert (after.wal - before.wal) / JOBS < 1_200
+    assert (after.wal - before.wal) / JOBS < 1_150
     # Of these, some 60 are those of a worker's start and end.
     assert (after.statements - enqueued.statements) / JOBS < 0.02
     assert (after.transactions - enqueued.transactions) / JOBS < 0.02
