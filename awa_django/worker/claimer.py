@@ -190,7 +190,7 @@ class Claimer:
         complete_in = self._cursor.complete_in
         if complete_in is not None:
             wait = min(wait, complete_in)
-        return wait * random.uniform(0.8, 1.0)
+        return wait * random.uniform(0.9, 1.0)
 
     def _found_something(self) -> None:
         self._empty_looks = 0

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 IDLE_AFTER = 0.1
 # Producers are asked to notify for this long after a child was last idle.
 KEEP_WAITING = 2.0
-TTL = timedelta(seconds=6)
-RENEW_AFTER = 3.0
+TTL = timedelta(seconds=10)
+RENEW_AFTER = 5.0
 LOOK_EVERY = 0.1
 LISTEN_AGAIN = 5.0
 # Our own notification must come back within this.
@@ -77,6 +77,11 @@ class Listener(Service):
         if not heard.isdisjoint(self._queues):
             self.wake_children()
         return 0.0
+
+    @property
+    def hears(self) -> bool:
+        """Whether notifications are known to arrive here."""
+        return not self._is_deaf
 
     def wake_children(self) -> None:
         """Let every idle child look."""

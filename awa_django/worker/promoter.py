@@ -22,6 +22,8 @@ BATCH = 2_000
 # Due rows that somebody else has locked are looked at again after this.
 LOCKED_WAIT = 0.05
 SHORTEST_WAIT = 0.001
+# So many looks in a row that saw nothing due within the interval, and the next ones come half as often.
+QUIET_LOOKS = 20
 
 
 class Promoter(Duty):
@@ -39,12 +41,15 @@ class Promoter(Duty):
         worker: str,
         on_promoted: Callable[[], None] = lambda: None,
         always: bool = False,
+        may_rest: Callable[[], bool] = lambda: False,
     ) -> None:
         self.interval = interval
         super().__init__(session, leader)
         self._worker = worker
         self._on_promoted = on_promoted
         self._always = always
+        self._may_rest = may_rest
+        self._quiet_looks = 0
 
     @property
     def is_leading(self) -> bool:
@@ -52,11 +57,11 @@ class Promoter(Duty):
         return not self.is_stopping and (self._always or super().is_leading)
 
     def perform(self) -> float | None:
-        longest = self.interval.total_seconds()
         with self.session.use() as connection:
             wait = storage.next_due(connection)
         if wait is None or wait > 0:
-            return longest if wait is None else min(max(wait, SHORTEST_WAIT), longest)
+            return self._until_next_look(float("inf") if wait is None else wait)
+        self._quiet_looks = 0
         while self.is_leading:
             with self.session.use() as connection:
                 promoted = self._promote(connection)
@@ -67,6 +72,18 @@ class Promoter(Duty):
             if sum(promoted.values()) < BATCH:
                 return SHORTEST_WAIT if promoted else LOCKED_WAIT
         return None
+
+    def _until_next_look(self, due_in: float) -> float:
+        """Until the next job is due; but one that is due sooner may come in and must not be late by much.
+
+        When nothing was due for a while and what is promoted wakes its worker, twice the interval will
+        do: a job then starts no later than with the interval and a worker that has to poll for it.
+        """
+        longest = self.interval.total_seconds()
+        self._quiet_looks = self._quiet_looks + 1 if due_in > longest else 0
+        if self._quiet_looks > QUIET_LOOKS and self._may_rest():
+            longest *= 2
+        return min(max(due_in, SHORTEST_WAIT), longest)
 
     def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
         try:

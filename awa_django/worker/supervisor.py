@@ -156,6 +156,7 @@ class Supervisor:
             worker=self.name,
             on_promoted=self.listener.wake_children,
             always=self.options.drain,
+            may_rest=lambda: self.listener.hears,
         )
         rescuer = Rescuer(
             upkeep,

@@ -66,6 +66,25 @@ def test_wait_is_until_the_next_is_due_and_no_longer_than_the_interval(promoter:
     assert 0 < waiting <= 0.1
 
 
+def test_looks_half_as_often_when_nothing_was_due_for_long_and_promotion_wakes(
+    session: Session, leader: AtWill
+) -> None:
+    hears = True
+    promoter = Promoter(
+        session, leader, interval=timedelta(milliseconds=250), worker="w", may_rest=lambda: hears
+    )
+    job_id = insert_job("scheduled")
+    assert [promoter.tick() for _ in range(module.QUIET_LOOKS)] == [0.25] * module.QUIET_LOOKS
+    assert promoter.tick() == 0.5
+    hears = False
+    assert promoter.tick() == 0.25
+    hears = True
+    assert promoter.tick() == 0.5
+    update_job(job_id, run_at="clock_timestamp()")
+    promoter.tick()
+    assert promoter.tick() == 0.25
+
+
 def test_all_that_is_due_is_promoted_in_batches(promoter: Promoter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BATCH", 2)
     ids = [due() for _ in range(5)]
