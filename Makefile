@@ -26,7 +26,7 @@ help:
 	@echo 'make docs         check the links of the documentation'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
-	@echo 'make mutants      put defects into a copy of the code and see the suite fail'
+	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
 	@echo 'make bench        measure the speed beside that of a bare loop, and compare with the goals'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 

@@ -1,20 +1,24 @@
 """Put known defects into a copy of the code, one at a time, and see the suite fail.
 
     python scripts/mutants.py [--markdown] [NAME ...]
+    python scripts/mutants.py --soak [--seconds 75] [--seed 7] [--markdown] [NAME ...]
 
 A test suite proves something only if it fails on wrong code. For each mutant one of the files named with
-it must fail; the first test that does is printed. Exit code 1 if a mutant survives.
+it must fail; the first test that does is printed. With ``--soak`` a short soak must fail, which knows
+nothing of the mutant; what its account complained of is printed. Exit code 1 if a mutant survives.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +45,8 @@ class Mutant:
     old: str
     new: str
     tests: tuple[str, ...]
+    in_soak: bool = True
+    """Whether it breaks a promise that the soak's account looks at, with what the soak does."""
 
 
 MUTANTS = (
@@ -89,6 +95,7 @@ MUTANTS = (
         "    FOR UPDATE SKIP LOCKED\n",
         "    FOR UPDATE\n",
         ("tests/storage/test_promote.py", "tests/property/test_interleavings.py"),
+        in_soak=False,  # it is late, not wrong
     ),
     Mutant(
         "a move between the tables that forgets a column",
@@ -97,6 +104,13 @@ MUTANTS = (
         "NULL, gone.result, gone.worker",
         ("tests/storage/test_promote.py", "tests/property/test_model.py"),
     ),
+    Mutant(
+        "a claim that does not pass over what another one holds",
+        "awa_django/storage/sql/claim.sql",
+        "LIMIT least(wanted.capacity, %(share)s::integer)\n        FOR UPDATE SKIP LOCKED\n",
+        "LIMIT least(wanted.capacity, %(share)s::integer)\n",
+        ("tests/storage/test_claim.py", "tests/concurrency/test_storage.py"),
+    ),
 )
 
 
@@ -104,20 +118,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help="parts of the names of the mutants to try (default: all)")
     parser.add_argument("--markdown", action="store_true", help="print a table for the documentation")
+    parser.add_argument("--soak", action="store_true", help="let a soak find them, not the tests")
+    parser.add_argument("--seconds", type=float, default=75.0, help="how long the soak goes on")
+    parser.add_argument("--seed", type=int, default=7, help="of the soak")
     given = parser.parse_args()
     survivors = 0
     for mutant in MUTANTS:
         if given.names and not any(name in mutant.name for name in given.names):
             continue
-        caught = try_mutant(mutant)
+        if given.soak and not mutant.in_soak:
+            continue
+        caught = try_mutant(mutant, given)
         survivors += caught is None
-        told = "SURVIVED" if caught is None else f"`{caught}`"
+        told = "SURVIVED" if caught is None else caught
         print(f"| {mutant.name} | {told} |" if given.markdown else f"{mutant.name}: {told}", flush=True)
     return 1 if survivors else 0
 
 
-def try_mutant(mutant: Mutant) -> str | None:
-    """The first test that failed, in the order of the files given."""
+def try_mutant(mutant: Mutant, given: argparse.Namespace) -> str | None:
+    """What caught it, as the documentation names it: the first test that failed, or the soak's complaints."""
     with tempfile.TemporaryDirectory(prefix="mutant-") as directory:
         for name in COPIED:
             source, target = PROJECT_DIR / name, Path(directory) / name
@@ -126,7 +145,10 @@ def try_mutant(mutant: Mutant) -> str | None:
             else:
                 shutil.copy(source, target)
         mutate(Path(directory) / mutant.file, mutant)
-        return next(filter(None, (first_failure(directory, tests) for tests in mutant.tests)), None)
+        if given.soak:
+            return soak_violations(directory, seconds=given.seconds, seed=given.seed)
+        failed = next(filter(None, (first_failure(directory, tests) for tests in mutant.tests)), None)
+        return failed and f"`{failed}`"
 
 
 def mutate(file: Path, mutant: Mutant) -> None:
@@ -161,6 +183,26 @@ def first_failure(directory: str, tests: str) -> str | None:
     if found is None and done.returncode != 0:  # an error before any test says nothing of the mutant
         raise SystemExit(f"{' '.join(command)} did not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return None if found is None else found[1].partition("[")[0]
+
+
+def soak_violations(directory: str, *, seconds: float, seed: int) -> str | None:
+    """What the account of a soak complained of, and how often."""
+    report = Path(directory) / "report.json"
+    command = [sys.executable, "-m", "tests.soak", f"--minutes={seconds / 60}", f"--seed={seed}"]
+    done = subprocess.run(
+        [*command, f"--json={report}", f"--directory={directory}/soak"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": directory},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not report.exists():
+        raise SystemExit(f"{' '.join(command)} did not end:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    found = json.loads(report.read_text(encoding="utf-8"))
+    kinds = Counter(violation.partition(":")[0] for violation in found["violations"])
+    counts = {kind: found["figures"].get(kind, count) for kind, count in kinds.items()}
+    return "; ".join(f"{kind}: {count:g}" for kind, count in counts.items()) or None
 
 
 if __name__ == "__main__":
