@@ -36,7 +36,10 @@ settings.configure(
 django.setup()
 sys.modules["run_django_tasks_db"] = sys.modules[__name__]  # where the worker will import the task from
 
-from django.tasks import task  # noqa: E402  (the settings come first)
+try:
+    from django.tasks import task
+except ImportError:  # before Django 6.0 it is a package
+    from django_tasks import task  # type: ignore[no-redef]
 
 
 @task()
