@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
@@ -17,6 +18,8 @@ from benchmarks.database import PROJECT_DIR, Database
 START_TIMEOUT = 60.0
 END_TIMEOUT = 30.0
 DRAIN_TIMEOUT = 300.0
+# Seconds that any process may take: the benchmark ends though a peer hangs.
+LIMIT = 900.0
 WORKER = (sys.executable, str(PROJECT_DIR / "manage.py"), "awa_worker")
 
 
@@ -59,7 +62,7 @@ def ask(commands: Sequence[list[str]], environment: Mapping[str, str]) -> list[d
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(running(command, environment)) for command in commands]
         release(started)
-        return [json.loads(_stream(process.stdout).readline()) for process in started]
+        return [json.loads(_answer(process)) for process in started]
 
 
 @contextlib.contextmanager
@@ -85,8 +88,7 @@ def floors(
 def release(started: Sequence[subprocess.Popen[str]]) -> None:
     """Let processes begin at once when each of them has said that it is ready."""
     for process in started:
-        line = _stream(process.stdout).readline()
-        if line != "ready\n":
+        if (line := _answer(process)) != "ready\n":
             raise RuntimeError(f"{process.args!r} did not start: {line!r}")
     for process in started:
         _stream(process.stdin).write("go\n")
@@ -95,7 +97,7 @@ def release(started: Sequence[subprocess.Popen[str]]) -> None:
 
 @contextlib.contextmanager
 def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """A process that is asked to end at the end of the block, and killed when it does not."""
+    """A process that is asked to end at the end of the block, and killed when it does not, or hangs."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -104,9 +106,12 @@ def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subp
         stdout=subprocess.PIPE,
         text=True,
     )
+    limit = threading.Timer(LIMIT, process.kill)
+    limit.start()
     try:
         yield process
     finally:
+        limit.cancel()
         process.terminate()
         try:
             process.wait(END_TIMEOUT)
@@ -115,6 +120,14 @@ def running(command: list[str], environment: Mapping[str, str]) -> Iterator[subp
             process.wait()
         for stream in (process.stdin, process.stdout):
             _stream(stream).close()
+
+
+def _answer(process: subprocess.Popen[str]) -> str:
+    """The next line that it prints. Raises: RuntimeError when it has ended."""
+    line = _stream(process.stdout).readline()
+    if not line:
+        raise RuntimeError(f"{process.args!r} ended with {process.wait()}")
+    return line
 
 
 def _stream(stream: IO[str] | None) -> IO[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import goals, report
+from benchmarks import goals, processes, report
 from benchmarks.__main__ import DOCS, arguments
 from benchmarks.harness import Plan, Result, Series, run
 from benchmarks.marks import Marks
@@ -181,3 +181,15 @@ def test_unknown_names_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
 def test_each_peer_has_its_script() -> None:
     for name in PEERS:
         assert (PROJECT_DIR / "benchmarks" / "peers" / f"run_{name.replace('-', '_')}.py").is_file()
+
+
+def test_a_process_that_ends_too_early_is_told() -> None:
+    with pytest.raises(RuntimeError, match="ended with 3"):
+        processes.ask([[sys.executable, "-c", "raise SystemExit(3)"]], os.environ)
+    with pytest.raises(RuntimeError, match="did not start: 'no"):
+        processes.ask([[sys.executable, "-c", "print('no')"]], os.environ)
+
+
+def test_processes_begin_when_each_is_ready() -> None:
+    code = "print('ready', flush=True); input(); print('{\"began\": 1}')"
+    assert processes.ask([[sys.executable, "-c", code]] * 2, os.environ) == [{"began": 1}] * 2
