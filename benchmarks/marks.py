@@ -78,12 +78,9 @@ class Marks:
         return (len(times) - 1) / ((times[-1] - times[0]) / 1e9)
 
     def _read(self) -> None:
-        rest = b""
+        # What is written in one piece is read in one: a whole number of records each time.
         while True:
-            data = rest + os.read(self._reading, READ_SIZE)
-            whole = len(data) - len(data) % RECORD.size
-            rest = data[whole:]
-            records = list(RECORD.iter_unpack(data[:whole]))
+            records = list(RECORD.iter_unpack(os.read(self._reading, READ_SIZE)))
             with self._lock:
                 self._seen += [record for record in records if record[0] >= 0]
             if any(number < 0 for number, _ in records):
