@@ -288,10 +288,11 @@ def start_plain_worker(plain: Database, worker_env: dict[str, str], tmp_path: An
 
 @pytest.mark.slow
 @pytest.mark.acceptance
-@pytest.mark.timeout(600)
-@pytest.mark.fault("U54", injected="30,000 no-op jobs through one worker: memory at 10,000 and at the end")
+@pytest.mark.timeout(1800)
+@pytest.mark.fault("U54", injected="30,000 and 500,000 no-op jobs through one worker: memory early and late")
+@pytest.mark.parametrize(("early", "late"), [(10_000, 30_000), (50_000, 500_000)], ids=["small", "full size"])
 def test_memory_of_a_worker_is_flat(
-    plain: Database, start_plain_worker: StartWorker, observe: Observe
+    early: int, late: int, plain: Database, start_plain_worker: StartWorker, observe: Observe
 ) -> None:
     worker = start_plain_worker("--concurrency", "16", awa={"RETENTION": {"completed": 0}})
     worker.wait_ready(plain.connection)
@@ -305,31 +306,46 @@ def test_memory_of_a_worker_is_flat(
         return sum(psutil.Process(pid).memory_info().rss for pid in pids) / 1e6
 
     run(2_000)
-    early = run(8_000)
-    late = run(20_000)
+    before = run(early - 2_000)
+    for _ in range(early, late, 10_000):
+        after = run(10_000)
     assert worker.stop() == 0
-    assert late < early * 1.1
-    observe(f"{early:.0f} MB after 10,000 jobs, {late:.0f} MB after 30,000")
+    assert after < before * 1.1
+    observe(f"{before:.0f} MB after {early:,} jobs, {after:.0f} MB after {late:,}")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.fault("U05", injected="500,000 ended rows in the hot table and 500,000 deferred ones")
-@pytest.mark.fault("U04", injected="500,000 deferred rows over 30 days, just copied in, without ANALYZE")
-@pytest.mark.fault("U07", injected="50,000 due rows of a queue that nobody serves")
+@pytest.mark.timeout(1800)
+@pytest.mark.fault("U05", injected="500,000 and 2 million ended rows in the hot table beside deferred ones")
+@pytest.mark.fault("U04", injected="500,000 and 5 million deferred rows over 30 days, without ANALYZE")
+@pytest.mark.fault("U07", injected="50,000 and a million due rows of a queue that nobody serves")
+@pytest.mark.parametrize(
+    ("ended", "deferred", "unserved"),
+    [(500_000, 500_000, 50_000), (2_000_000, 5_000_000, 1_000_000)],
+    ids=["small", "full size"],
+)
 def test_claim_and_promotion_do_not_feel_the_other_rows(
-    plain: Database, connect: Connect, database_url: str, observe: Observe
+    ended: int,
+    deferred: int,
+    unserved: int,
+    plain: Database,
+    connect: Connect,
+    database_url: str,
+    observe: Observe,
 ) -> None:
     session = connect()
     available(plain, 200)
     empty = best_of(30, claim_ten(session))
     plain.connection.execute(
         "INSERT INTO awa.jobs_hot (kind, state, finalized_at) "
-        "SELECT 'k', 'completed', now() FROM generate_series(1, 500000)"
+        "SELECT 'k', 'completed', now() FROM generate_series(1, %s)",
+        [ended],
     )
     plain.connection.execute(
         "INSERT INTO awa.scheduled_jobs (kind, run_at) "
-        "SELECT 'k', now() + make_interval(secs => n * 5) FROM generate_series(1, 500000) AS n"
+        "SELECT 'k', now() + interval '1 hour' + interval '30 days' * n / %s "
+        "FROM generate_series(1, %s) AS n",
+        [deferred, deferred],
     )
     laden = best_of(30, claim_ten(session))
     plain.connection.execute(
@@ -343,16 +359,15 @@ def test_claim_and_promotion_do_not_feel_the_other_rows(
 
     moved = best_of(5, promote_five_hundred)
     plain.connection.execute("DELETE FROM awa.scheduled_jobs WHERE queue = 'measured'")
-    available(plain, 50_000, "archive")
-    unserved = best_of(30, claim_ten(session))
+    available(plain, unserved, "archive")
+    beside = best_of(30, claim_ten(session))
     empty_queue_tables(database_url)
     assert laden < empty * 1.5 + 1
-    assert unserved < empty * 1.5 + 1
+    assert beside < empty * 1.5 + 1
     assert moved < 100
     observe(
-        f"claim of 10: {empty:.1f} ms; with a million other rows {laden:.1f} ms, "
-        f"beside 50,000 unserved {unserved:.1f} ms; "
-        f"promotion of 500 of 505,000 deferred without ANALYZE: {moved:.0f} ms"
+        f"claim of 10: {empty:.1f} ms; with {ended:,} ended and {deferred:,} deferred rows {laden:.1f} ms, "
+        f"beside {unserved:,} unserved {beside:.1f} ms; promotion of 500 without ANALYZE: {moved:.0f} ms"
     )
 
 
