@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from django.apps import AppConfig
+from django.conf import settings
 
 
 class AwaConfig(AppConfig):
@@ -18,4 +19,8 @@ class AwaConfig(AppConfig):
         from awa_django import registry
 
         import_module("awa_django.checks")
-        registry.discover()
+        modules = registry.discover()
+        backends = [str(params.get("BACKEND", "")) for params in getattr(settings, "TASKS", {}).values()]
+        # Not imported for nothing: on Django 5.2 it needs the django-tasks package.
+        if any(path.startswith("awa_django.tasks_backend.") for path in backends):
+            import_module("awa_django.tasks_backend").load(modules)

@@ -12,6 +12,8 @@ INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "example_project.shop"
 ROOT_URLCONF = "tests.worker_settings"
 urlpatterns: list[object] = []
 AWA = {"IMPORTS": ["tests.handlers", "tests.misbehaving"], **json.loads(os.environ.get("TEST_AWA", "{}"))}
+if "TEST_TASKS" in os.environ:
+    TASKS = json.loads(os.environ["TEST_TASKS"])
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

@@ -1,0 +1,49 @@
+"""The setting ``TASKS`` of the tests of its backend. Importing it skips them where there is no framework."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+BACKEND = "awa_django.tasks_backend.AwaBackend"
+TASKS: dict[str, Any] = {
+    "default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"]},
+    "other": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"max_attempts": 2, "timeout": 30}},
+}
+
+try:
+    from awa_django.tasks_backend import AwaBackend, AwaTask, framework, load
+except ImportError:
+    pytest.skip("Django 5.2 has no tasks without the django-tasks package", allow_module_level=True)
+
+IMMEDIATE = framework.BaseTaskBackend.__module__.replace(".base", ".immediate") + ".ImmediateBackend"
+TASKS["immediate"] = {"BACKEND": IMMEDIATE}
+
+with override_settings(TASKS=TASKS):  # as a project's settings would say when its tasks are imported
+    from tests import declared_tasks
+
+tasks: Any = declared_tasks  # wrong calls are refused at run time too
+
+needs_options = pytest.mark.skipif(
+    not tasks.PASSES_OPTIONS, reason="the @task of Django 6.0 passes no options on"
+)
+
+
+@pytest.fixture(autouse=True)
+def tasks_setting(settings: Any) -> None:
+    settings.TASKS = TASKS
+
+
+__all__ = [
+    "BACKEND",
+    "TASKS",
+    "AwaBackend",
+    "AwaTask",
+    "framework",
+    "load",
+    "needs_options",
+    "tasks",
+    "tasks_setting",
+]
