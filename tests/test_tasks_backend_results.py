@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from awa_django import TerminalError, operations, registry
-from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.storage.rows import Attempt, Completion
 from awa_django.testing import drain, run_job
@@ -279,16 +279,21 @@ def test_receiver_that_raises_changes_nothing(told: Told) -> None:
     def raises(**_: object) -> None:
         raise RuntimeError("a broken receiver")
 
+    def exits(**_: object) -> None:
+        raise SystemExit(3)
+
     framework.task_started.connect(raises)
     framework.task_finished.connect(raises)
+    framework.task_finished.connect(exits)
     try:
-        result = tasks.add.enqueue(1, 2)
+        results = [tasks.add.enqueue(1, 2), tasks.add_async.enqueue(1, 2)]
         drain()
     finally:
         framework.task_started.disconnect(raises)
         framework.task_finished.disconnect(raises)
-    assert get(result).return_value == 3
-    assert told.names() == ["started", "finished"]
+        framework.task_finished.disconnect(exits)
+    assert [get(result).return_value for result in results] == [3, 3]
+    assert told.names() == ["started", "finished"] * 2
 
 
 def test_frameworks_log_has_the_exception(caplog: pytest.LogCaptureFixture) -> None:
@@ -302,7 +307,6 @@ def test_frameworks_log_has_the_exception(caplog: pytest.LogCaptureFixture) -> N
     assert [record.exc_info[0] for record in errors if record.exc_info] == [TerminalError, KeyError]
 
 
-@needs_options
 @pytest.mark.django_db(transaction=True)
 def test_run_without_a_query_tells_the_same_as_the_row(clean_queue: None) -> None:
     result = tasks.add.using(priority=3).enqueue(1, right=2)
@@ -336,4 +340,22 @@ def test_run_without_a_query_tells_the_same_as_the_row(clean_queue: None) -> Non
     for name in ("id", "status", "enqueued_at", "args", "kwargs", "backend", "errors", "worker_ids"):
         assert getattr(told, name) == getattr(fresh, name), name
     assert told.return_value == fresh.return_value == 3
-    assert get_settings().database == "default"
+
+
+@needs_options
+def test_atomic_task_is_finished_when_that_is_stored(told: Told) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE effects (name text, number bigint, pid integer)")
+    result = tasks.atomically.enqueue(1)
+    seen: list[str] = []
+
+    def look(task_result: Any, **_: object) -> None:
+        seen.append(str(tasks.atomically.get_result(task_result.id).status))
+
+    framework.task_finished.connect(look)
+    try:
+        drain()
+    finally:
+        framework.task_finished.disconnect(look)
+    assert (seen, told.names()) == (["SUCCESSFUL"], ["started", "finished"])
+    assert get(result).return_value == 1
