@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,8 +14,8 @@ from django.core.handlers.base import BaseHandler
 from django.db import DatabaseError, connection, transaction
 from django.test import RequestFactory
 
-from awa_django import Enqueued, InvalidJob, JobNotFound, JobState, job
-from awa_django.enqueue import forget_waiters, waking
+from awa_django import Enqueued, InvalidJob, JobNotFound, JobState, Unique, job
+from awa_django.enqueue import waking
 from tests.conftest import Connect
 from tests.factories import insert_job
 
@@ -38,13 +36,6 @@ def other() -> None: ...
 
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def ask_for_waiters() -> Iterator[None]:
-    forget_waiters()
-    yield
-    forget_waiters()
 
 
 def count(table: str = "awa.jobs") -> int:
@@ -108,49 +99,44 @@ def test_payload_is_bounded_by_the_setting(settings: Any) -> None:
         receipt.enqueue(1, to="a" * 50)
 
 
-def test_enqueue_is_one_statement_and_asks_for_waiters_once(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(2):
-        receipt.enqueue(1)
-    with django_assert_num_queries(3):
-        for _ in range(3):
-            receipt.enqueue(1)
-    with django_assert_num_queries(1):
-        receipt.using(delay=60).enqueue(1)
+def await_jobs(queue: str = "default") -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO awa.waiters VALUES ('w', %s, now() + interval '1 minute')", [[queue]])
 
 
-def test_job_for_later_wakes_nobody(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(1) as captured:
-        receipt.using(delay=60).enqueue(1)
-    assert "wake" not in captured.captured_queries[0]["sql"]
+WAYS: dict[str, Any] = {
+    "plain": {},
+    "due": {"tags": ["a"]},
+    "unique": {"unique": Unique(args=True)},
+}
 
 
-def test_nobody_is_believed_for_a_moment_only(
-    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+@pytest.mark.parametrize("way", WAYS)
+def test_enqueue_is_one_statement_and_another_one_wakes_who_waits(
+    way: str, django_assert_num_queries: Any
 ) -> None:
-    receipt.enqueue(1)
-    later = time.monotonic() + 1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(1):
+        receipt.using(**WAYS[way]).enqueue(1)
+    await_jobs("mail")
+    with django_assert_num_queries(1):
+        receipt.using(**WAYS[way]).enqueue(2)
+    with django_assert_num_queries(2) as captured:
+        receipt.using(queue="mail", **WAYS[way]).enqueue(3)
+    assert "awa.wake" in captured.captured_queries[1]["sql"]
+    with django_assert_num_queries(1):
+        receipt.using(queue="mail", delay=60, **WAYS[way]).enqueue(4)
+
+
+def test_who_waited_long_ago_is_not_woken(django_assert_num_queries: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO awa.waiters VALUES ('w', '{default}', now() - interval '1 s')")
+    with django_assert_num_queries(1):
         receipt.enqueue(1)
-
-
-def test_nobody_in_one_queue_says_nothing_of_another(django_assert_num_queries: Any) -> None:
-    receipt.enqueue(1)
-    with django_assert_num_queries(2):
-        other.enqueue()
-
-
-def test_memory_of_queues_is_bounded() -> None:
-    for number in range(waking.MOST_QUEUES + 5):
-        waking._nobody_until["default", f"q{number}"] = 0.0
-    receipt.enqueue(1)
-    assert len(waking._nobody_until) == 1
 
 
 @pytest.mark.parametrize("queue", ["q" * 60, "a\"b'c\\d%s{}", "日" * 200, " ", "awa_jobs", "q;--"])
 def test_any_queue_name_can_be_enqueued_to_and_woken(queue: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO awa.waiters VALUES ('w', %s, now() + interval '1 minute')", [[queue]])
+    await_jobs(queue)
     assert receipt.get(receipt.using(queue=queue).enqueue(1).id).queue == queue
     [answer] = receipt.enqueue_many([receipt.using(queue=queue).item(1)])
     assert receipt.get(answer.id).queue == queue
@@ -308,6 +294,7 @@ class TestTransactions:
             raise DatabaseError("gone")
 
         monkeypatch.setattr(waking, "wake", fail)
+        await_jobs()
         receipt.enqueue(1)
         assert "could not wake" in caplog.text
         with pytest.raises(DatabaseError), transaction.atomic():

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from awa_django import InvalidJob, Unique, enqueue_many, job
-from awa_django.enqueue import bulk, forget_waiters
+from awa_django.enqueue import bulk
 
 
 @job(kind="tests.many.receipt")
@@ -24,13 +24,6 @@ def reminder(on: datetime | None = None, **rest: int) -> None: ...
 
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def ask_for_waiters() -> Iterator[None]:
-    forget_waiters()
-    yield
-    forget_waiters()
 
 
 def rows(table: str) -> list[tuple[Any, ...]]:
@@ -174,8 +167,6 @@ def test_chunks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_statements_of_a_batch(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(5):  # savepoint, ids, COPY, wake, release
-        receipt.enqueue_many([{"order_id": 1}] * 100)
-    with django_assert_num_queries(4):  # nobody waits
         receipt.enqueue_many([{"order_id": 1}] * 100)
 
 

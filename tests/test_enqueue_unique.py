@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from awa_django import Enqueued, InvalidJob, Unique, UniqueConflict
-from awa_django.enqueue import bulk, forget_waiters, single
+from awa_django.enqueue import bulk, single
 from tests.unique_jobs import (
     assert_claims_match,
     by_account,
@@ -23,13 +22,6 @@ from tests.unique_jobs import (
 )
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def ask_for_waiters() -> Iterator[None]:
-    forget_waiters()
-    yield
-    forget_waiters()
 
 
 def test_duplicate_is_answered_with_the_holder() -> None:
@@ -119,7 +111,7 @@ def test_float_outside_the_domain_of_keys_is_refused() -> None:
 
 
 def test_statements_of_a_unique_enqueue(django_assert_num_queries: Any) -> None:
-    with django_assert_num_queries(2):  # insert, wake
+    with django_assert_num_queries(1):
         sync.enqueue(1)
     with django_assert_num_queries(2):  # insert, look-up of the holder
         sync.enqueue(1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from awa_django import Enqueued, UniqueConflict, enqueue_many
-from awa_django.enqueue import bulk, forget_waiters
+from awa_django.enqueue import bulk
 from tests.conftest import Connect
 from tests.unique_jobs import (
     assert_claims_match,
@@ -25,13 +25,6 @@ from tests.unique_jobs import (
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def ask_for_waiters() -> Iterator[None]:
-    forget_waiters()
-    yield
-    forget_waiters()
 
 
 def in_threads(count: int, function: Callable[[int], Any]) -> list[Any]:

@@ -5,6 +5,5 @@ from __future__ import annotations
 from awa_django.enqueue.bulk import enqueue_many
 from awa_django.enqueue.options import Item, Options
 from awa_django.enqueue.single import Enqueued, enqueue, find_holder
-from awa_django.enqueue.waking import forget_waiters
 
-__all__ = ["Enqueued", "Item", "Options", "enqueue", "enqueue_many", "find_holder", "forget_waiters"]
+__all__ = ["Enqueued", "Item", "Options", "enqueue", "enqueue_many", "find_holder"]

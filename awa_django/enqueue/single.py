@@ -13,6 +13,7 @@ from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
 from awa_django.storage.insert import (
+    Inserted,
     NewJob,
     database_now,
     find_unique_holders,
@@ -50,22 +51,19 @@ def enqueue(item: Item) -> Enqueued:
     job = recipe.make(item.arguments)
     connection = connections[get_settings().database]
     if recipe.unique is None:
-        if recipe.shape.is_plain:
-            job_id, is_due = insert_job(connection, job), True
-        else:
-            job_id, is_due = insert_job_at(connection, job)
+        inserted = (insert_job if recipe.shape.is_plain else insert_job_at)(connection, job)
     else:
         job = _keyed(recipe, job)
         with rival_as_unique_conflict(recipe.shape.kind):
-            inserted = _insert_unless_held(job)
-        if isinstance(inserted, int):
+            inserted_or_holder = _insert_unless_held(job)
+        if isinstance(inserted_or_holder, int):
             if recipe.unique.on_conflict == "raise":
-                raise unique_conflict(recipe.shape.kind, inserted)
-            return Enqueued(inserted, False, inserted)
-        job_id, is_due = inserted
-    if is_due:
+                raise unique_conflict(recipe.shape.kind, inserted_or_holder)
+            return Enqueued(inserted_or_holder, False, inserted_or_holder)
+        inserted = inserted_or_holder
+    if inserted.is_awaited:
         wake_workers(connection, [recipe.shape.queue])
-    return Enqueued(job_id)
+    return Enqueued(inserted.job_id)
 
 
 def find_holder(item: Item) -> int | None:
@@ -106,8 +104,8 @@ def _keyed(recipe: Recipe, job: NewJob) -> NewJob:
     return recipe.keyed(job, now)
 
 
-def _insert_unless_held(job: NewJob) -> tuple[int, bool] | int:
-    """(id, is due) of the new job, or the id of the job that holds its key."""
+def _insert_unless_held(job: NewJob) -> Inserted | int:
+    """The new job, or the id of the job that holds its key."""
     connection = connections[get_settings().database]
     assert job.unique_key is not None
     for _ in range(MOST_TRIES):

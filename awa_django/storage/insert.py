@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -63,11 +64,19 @@ class NewJob(msgspec.Struct, frozen=True, gc=False):
     unique_key: bytes | None = None
 
 
-def insert_job(connection: Connection, job: NewJob) -> int:
-    """Insert a job whose shape ``is_plain``; its id."""
+class Inserted(NamedTuple):
+    """A new job: whether it may run now, and whether somebody waits to be woken for it then."""
+
+    job_id: int
+    is_due: bool
+    is_awaited: bool
+
+
+def insert_job(connection: Connection, job: NewJob) -> Inserted:
+    """Insert a job whose shape ``is_plain``."""
     shape = job.shape
     assert shape.is_plain
-    rows = fetch_prepared(
+    [(job_id, is_awaited)] = fetch_prepared(
         connection,
         "insert_job",
         kind=shape.kind,
@@ -76,20 +85,17 @@ def insert_job(connection: Connection, job: NewJob) -> int:
         priority=shape.priority,
         max_attempts=shape.max_attempts,
     )
-    return int(rows[0][0])
+    return Inserted(job_id, True, is_awaited)
 
 
-def insert_job_at(connection: Connection, job: NewJob) -> tuple[int, bool]:
-    """Insert a job that is not unique where it belongs by the database's clock.
-
-    Its id, and whether it may run now.
-    """
-    rows = fetch_prepared(connection, "insert_job_at", **_columns(job))
-    return rows[0][0], rows[0][1]
+def insert_job_at(connection: Connection, job: NewJob) -> Inserted:
+    """Insert a job that is not unique where it belongs by the database's clock."""
+    [row] = fetch_prepared(connection, "insert_job_at", **_columns(job))
+    return Inserted(*row)
 
 
-def insert_unique_job(connection: Connection, job: NewJob) -> tuple[int, bool] | None:
-    """Insert a unique job if its key is free; its id and whether it may run now, or None if it is held.
+def insert_unique_job(connection: Connection, job: NewJob) -> Inserted | None:
+    """Insert a unique job if its key is free; None if it is held.
 
     Waits for a rival's open transaction. Under READ COMMITTED it never fails on the key.
     """
@@ -100,7 +106,7 @@ def insert_unique_job(connection: Connection, job: NewJob) -> tuple[int, bool] |
         unique_key=job.unique_key,
         unique_states=job.shape.unique_states,
     )
-    return (rows[0][0], rows[0][1]) if rows else None
+    return Inserted(*rows[0]) if rows else None
 
 
 def find_unique_holders(connection: Connection, unique_keys: Iterable[bytes]) -> dict[bytes, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.db import connections, transaction
 
 from awa_django.conf import get_settings
-from awa_django.enqueue.waking import forget_waiters
 from awa_django.storage import flush
 
 
@@ -17,4 +16,3 @@ def flush_queue() -> None:
     alias = get_settings().database
     with transaction.atomic(using=alias):
         flush.flush(connections[alias])
-    forget_waiters()

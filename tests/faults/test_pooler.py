@@ -11,7 +11,6 @@ import pytest
 from django.db import connection, transaction
 
 from awa_django import Unique
-from awa_django.enqueue import forget_waiters
 from awa_django.operations import cancel
 from awa_django.storage import prepared
 from tests import handlers
@@ -98,9 +97,8 @@ def test_everything_works_through_a_transaction_pooler(
 
 def test_producer_prepares_nothing_through_a_transaction_pooler(pooled: str) -> None:
     for number in range(2 * prepared.THRESHOLD):
-        forget_waiters()
         handlers.record.enqueue(number=number)
-    assert connection.connection not in prepared._direct
+    assert prepared._direct[connection.connection] is False
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_prepared_statements")
         assert cursor.fetchall() == [(0,)]

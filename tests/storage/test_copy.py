@@ -42,7 +42,7 @@ def test_reserved_ids_are_distinct_and_in_order() -> None:
     assert ids == sorted(set(ids))
     assert len(ids) == 1000
     assert now == database_now(connection)
-    assert insert_job(connection, new_job()) > ids[-1]
+    assert insert_job(connection, new_job()).job_id > ids[-1]
 
 
 def test_take_unique_keys_answers_with_those_that_were_free() -> None:
@@ -77,7 +77,7 @@ def test_copy_stores_what_insert_stores(
         priority=4,
         max_attempts=3,
     )
-    inserted, is_due = insert_job_at(connection, job)
+    inserted, is_due, _ = insert_job_at(connection, job)
     _, (copied,) = reserve_ids(connection, 1)
     assert copy_jobs(connection, [(copied, job)], now=now) == ({queue} if is_due else set())
     columns = rows("SELECT to_jsonb(job) - 'id' FROM awa.jobs AS job WHERE id = ANY (%s)", [inserted, copied])
@@ -88,7 +88,7 @@ def test_copy_stores_what_insert_stores(
 def test_copy_of_plain_jobs_stores_what_insert_stores() -> None:
     now, (first, second) = reserve_ids(connection, 2)
     job = new_job(kind="\\N", queue="q\t\\\n", args='{"a":"\\\\N\\t\\u0001"}', priority=4, max_attempts=3)
-    inserted = insert_job(connection, job)
+    inserted = insert_job(connection, job).job_id
     assert copy_jobs(connection, [(first, job), (second, job)], now=now) == {"q\t\\\n"}
     columns = rows(
         "SELECT DISTINCT to_jsonb(job) - 'id' FROM awa.jobs_hot AS job WHERE id = ANY (%s)",

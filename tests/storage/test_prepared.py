@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from awa_django.enqueue import forget_waiters
-from awa_django.enqueue.waking import wake_workers
-from awa_django.storage import prepared
 from awa_django.storage.insert import insert_job
-from awa_django.storage.prepared import THRESHOLD, note_server
+from awa_django.storage.prepared import THRESHOLD
 from tests.storage.test_insert import new_job, rows
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -23,13 +21,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def new_session(clean_queue: None) -> Iterator[None]:
     """A session that nothing is known of, and nothing is prepared in."""
     connection.close()
-    forget_waiters()
     yield
     connection.close()
-
-
-def note() -> None:
-    note_server(connection, rows("SELECT pg_backend_pid()")[0][0])
 
 
 def insert(times: int) -> None:
@@ -47,33 +40,22 @@ def prepared_count() -> int:
 
 
 def test_insert_is_prepared_once_it_has_run_often_enough() -> None:
-    insert(1)
-    note()
-    insert(THRESHOLD)
+    # The first one tells that nobody is in between.
+    insert(1 + THRESHOLD)
     assert prepared_count() == 0
     insert(2)
     assert prepared_count() == 1
     assert rows("SELECT count(*) FROM awa.jobs_hot") == [(THRESHOLD + 3,)]
 
 
-def test_enqueue_learns_whether_the_session_is_direct() -> None:
-    wake_workers(connection, ["default"])
-    assert connection.connection in prepared._direct
-    connection.close()
-    insert(1)
-    assert connection.connection not in prepared._direct
-
-
-def test_nothing_is_prepared_where_another_process_answers() -> None:
-    insert(1)
-    note_server(connection, rows("SELECT pg_backend_pid() + 1")[0][0])
-    insert(THRESHOLD + 2)
+def test_nothing_is_prepared_where_another_process_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -1)
+    insert(THRESHOLD + 3)
     assert prepared_count() == 0
 
 
 def test_other_statements_of_the_session_stay_unprepared() -> None:
-    note()
-    insert(THRESHOLD + 1)
+    insert(THRESHOLD + 2)
     for _ in range(THRESHOLD + 2):
         rows("SELECT %s::integer", 1)
     assert prepared_count() == 1
@@ -81,8 +63,7 @@ def test_other_statements_of_the_session_stay_unprepared() -> None:
 
 
 def test_prepared_insert_is_a_query_like_any_other() -> None:
-    note()
-    insert(THRESHOLD + 2)
+    insert(THRESHOLD + 3)
     seen = []
 
     def watch(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -98,30 +79,26 @@ def test_prepared_insert_is_a_query_like_any_other() -> None:
 
 
 def test_rollback_of_a_prepared_insert_leaves_nothing() -> None:
-    note()
-    insert(THRESHOLD + 1)
+    insert(THRESHOLD + 2)
     with transaction.atomic():
         insert(1)
         transaction.set_rollback(True)
     insert(1)
-    assert rows("SELECT count(*) FROM awa.jobs_hot") == [(THRESHOLD + 2,)]
+    assert rows("SELECT count(*) FROM awa.jobs_hot") == [(THRESHOLD + 3,)]
 
 
 def test_session_that_forgot_its_statements_goes_on_without() -> None:
-    note()
-    insert(THRESHOLD + 1)
+    insert(THRESHOLD + 2)
     forget()
-    insert(2)
+    insert(THRESHOLD + 3)
     assert prepared_count() == 0
-    assert connection.connection not in prepared._direct
 
 
 def test_transaction_whose_session_forgot_its_statements_fails_once() -> None:
-    note()
-    insert(THRESHOLD + 1)
+    insert(THRESHOLD + 2)
     forget()
     with pytest.raises(DatabaseError), transaction.atomic():
         insert(1)
     with transaction.atomic():
         insert(1)
-    assert rows("SELECT count(*) FROM awa.jobs_hot") == [(THRESHOLD + 2,)]
+    assert rows("SELECT count(*) FROM awa.jobs_hot") == [(THRESHOLD + 3,)]

@@ -1,5 +1,6 @@
 -- Insert one job into the table that its due instant asks for by the database's clock: deferred
--- when it is later than now, hot otherwise. Returns its id and whether it may run now.
+-- when it is later than now, hot otherwise. Returns its id, whether it may run
+-- now and whether somebody waits to be woken for it, and the process of the server that answers.
 -- Params: those of insert_job; metadata (JSON text), tags; run_at, or delay from now, or both null: now.
 WITH due AS MATERIALIZED (
     SELECT
@@ -38,6 +39,14 @@ deferred AS (
     WHERE due.run_at > now()
     RETURNING id
 )
-SELECT id, true AS is_due FROM hot
+SELECT
+    id,
+    true AS is_due,
+    EXISTS (
+        SELECT FROM awa.waiters AS waiter
+        WHERE waiter.expires_at > now() AND %(queue)s::text = ANY (waiter.queues)
+    ) AS is_awaited,
+    pg_backend_pid()
+FROM hot
 UNION ALL
-SELECT id, false FROM deferred
+SELECT id, false, false, pg_backend_pid() FROM deferred

@@ -1,6 +1,7 @@
 -- Take the unique key first and insert the job second, if it was free: no exception, so the caller's
 -- transaction stays usable. No row comes back when another job holds the key. Waits for a rival that
 -- has taken the key in an open transaction.
+-- Returns what insert_job_at does.
 -- Params: those of insert_job_at; unique_key, unique_states.
 -- Index: idx_awa_jobs_unique.
 -- The insert triggers find the claim of this id in place and accept it.
@@ -58,6 +59,14 @@ deferred AS (
     WHERE due.run_at > now()
     RETURNING id
 )
-SELECT id, true AS is_due FROM hot
+SELECT
+    id,
+    true AS is_due,
+    EXISTS (
+        SELECT FROM awa.waiters AS waiter
+        WHERE waiter.expires_at > now() AND %(queue)s::text = ANY (waiter.queues)
+    ) AS is_awaited,
+    pg_backend_pid()
+FROM hot
 UNION ALL
-SELECT id, false FROM deferred
+SELECT id, false, false, pg_backend_pid() FROM deferred

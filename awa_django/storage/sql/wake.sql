@@ -1,4 +1,3 @@
--- Wake the workers that wait for one of the queues; whether anybody did, and which process of the server
--- says so.
+-- Wake the workers that wait for one of the queues; whether anybody did.
 -- Params: queues.
-SELECT awa.wake(%(queues)s::text[]), pg_backend_pid()
+SELECT awa.wake(%(queues)s::text[])
