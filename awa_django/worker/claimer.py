@@ -62,6 +62,7 @@ class Claimer:
         self._budget_lock = threading.Lock()
         self._cursor = ClaimCursor()
         self._empty_looks = 0
+        self._largest = LARGEST_CLAIM
         self._excluded: set[str] = set()
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -99,7 +100,7 @@ class Claimer:
         """Claim once; how long to wait before the next, when nothing wakes the claimer."""
         prefetch = self._executor.prefetch(MAX_PREFETCH)
         limits, total = self._holdings.room(prefetch)
-        total = min(total, LARGEST_CLAIM)
+        total = min(total, self._largest)
         if self._budget is not None:
             with self._budget_lock:
                 total = min(total, self._budget)
@@ -135,9 +136,12 @@ class Claimer:
                 self._slots.set(Counter.BUDGET_SPENT, int(self._budget <= 0))
         held = self._holdings.take(jobs)
         if time.monotonic() - asked_at > LONGEST_HOLD:
-            # The answer took so long (a handler held the GIL) that the rows may be given back already.
+            # The answer took so long (a handler held the GIL, or rows are slow to change) that the rows
+            # may be given back already. With fewer the next one is in time.
+            self._largest = max(len(jobs) // 2, 1)
             self._executor.give_back(held)
             return
+        self._largest = min(self._largest * 2, LARGEST_CLAIM)
         unknown_count = self._executor.submit(held)
         if unknown_count:
             self._note_unknown(jobs, unknown_count)

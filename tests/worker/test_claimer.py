@@ -16,7 +16,7 @@ from django.test import override_settings
 
 from awa_django import registry
 from awa_django.jobs import job
-from awa_django.storage.rows import Completion, Deferral, Outcome
+from awa_django.storage.rows import Deferral, Outcome, Release
 from awa_django.worker import claimer as module
 from awa_django.worker.claimer import Claimer
 from awa_django.worker.database import Session
@@ -220,11 +220,13 @@ def test_budget_bounds_the_claims_of_a_life(session: Session) -> None:
 def test_claim_whose_answer_took_too_long_is_given_back(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job_id = insert_job()
-    desk = Desk(session)
+    ids = [insert_job() for _ in range(8)]
+    desk = Desk(session, concurrency=4)
     real = desk.claimer._cursor.claim
+    asked = []
 
     def slow(*args: Any) -> Any:
+        asked.append(args[1].total)
         jobs = real(*args)
         late = time.monotonic() + LONGEST_HOLD + 1
         monkeypatch.setattr("awa_django.worker.claimer.time.monotonic", lambda: late)
@@ -232,8 +234,19 @@ def test_claim_whose_answer_took_too_long_is_given_back(
 
     monkeypatch.setattr(desk.claimer._cursor, "claim", slow)
     desk.claimer.tick()
-    assert list(desk.outcomes) == [job_id]
-    assert not isinstance(desk.outcomes[job_id], Completion)
+    assert list(desk.outcomes) == ids[:4]
+    assert all(isinstance(outcome, Release) for outcome in desk.outcomes.values())
+
+    # It asks for half of that, and for more again once an answer is in time.
+    desk.holdings.give_back(desk.holdings.jobs())
+    desk.claimer.tick()
+    monkeypatch.undo()
+    for _ in range(3):
+        desk.holdings.give_back(desk.holdings.jobs())
+        insert_job()
+        desk.claimer.tick()
+    assert asked == [4, 2]
+    assert desk.claimer._largest == 8
 
 
 def test_loop_outlives_its_errors_and_claims_nothing_after_its_stop(session: Session) -> None:

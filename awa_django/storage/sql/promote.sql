@@ -1,7 +1,8 @@
 -- Move due rows from the deferred table to the hot one, earliest first; returns queue, count.
 -- Params: batch (rows at most).
--- Index: scheduled_jobs_due for the choice (see plan_in_order.sql); the move goes by ctid, of rows that are locked. By id the
--- planner may read a whole index (queue, run_at, id) while the statistics say that the table is empty.
+-- Index: scheduled_jobs_due for the choice (see plan_in_order.sql); the move goes by ctid, of rows that
+-- are locked. By id the planner may read a whole index (queue, run_at, id) while the statistics say that
+-- the table is empty.
 -- The CTE is MATERIALIZED so that its LIMIT bounds what is locked.
 WITH due AS MATERIALIZED (
     SELECT job.ctid
