@@ -9,7 +9,7 @@ from django.test import override_settings
 
 BACKEND = "awa_django.tasks_backend.AwaBackend"
 TASKS: dict[str, Any] = {
-    "default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail"]},
+    "default": {"BACKEND": BACKEND, "QUEUES": ["default", "mail", "no-task"]},
     "other": {"BACKEND": BACKEND, "QUEUES": [], "OPTIONS": {"max_attempts": 2, "timeout": 30}},
 }
 

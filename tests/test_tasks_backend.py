@@ -285,7 +285,7 @@ def test_loading_finds_what_may_be_moved_here_and_the_queues(monkeypatch: pytest
     monkeypatch.setattr(registry, "_queues", set())
     load([tasks])
     assert registry.find("tests.declared_tasks.of_another_backend") is not None
-    assert {"default", "mail"} <= set(registry.queues())
+    assert {"default", "mail", "no-task"} <= set(registry.queues())
     result = tasks.of_another_backend.using(backend="default").enqueue()
     [run] = drain()
     assert (run.id, run.outcome) == (int(result.id), "completed")
@@ -294,7 +294,7 @@ def test_loading_finds_what_may_be_moved_here_and_the_queues(monkeypatch: pytest
 def test_app_loads_the_backends_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_queues", set())
     apps.get_app_config("awa").ready()
-    assert "mail" in registry.queues()
+    assert "no-task" in registry.queues()
 
 
 def test_result_of_an_unknown_id() -> None:

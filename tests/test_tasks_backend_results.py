@@ -161,6 +161,17 @@ def test_first_start_and_last_attempt_are_told_apart() -> None:
     assert result.last_attempted_at == started + timedelta(minutes=1)
 
 
+def test_instants_are_naive_without_time_zones(settings: Any) -> None:
+    result = tasks.fail_once.using(retry=tasks.AGAIN).enqueue()
+    run_job(int(result.id))
+    aware = get(result).started_at
+    settings.USE_TZ = False
+    naive = get(result)
+    settings.USE_TZ = True
+    assert naive.started_at == timezone.make_naive(aware)
+    assert naive.enqueued_at == timezone.make_naive(result.enqueued_at)
+
+
 def test_context_tells_of_its_own_run() -> None:
     result = tasks.tell.enqueue("what")
     drain()
@@ -276,24 +287,31 @@ def test_arguments_that_do_not_fit_fail_as_the_call_does() -> None:
 
 
 def test_receiver_that_raises_changes_nothing(told: Told) -> None:
+    heard: list[str] = []
+
     def raises(**_: object) -> None:
         raise RuntimeError("a broken receiver")
+
+    def hears(task_result: Any, **_: object) -> None:
+        heard.append(task_result.id)
 
     def exits(**_: object) -> None:
         raise SystemExit(3)
 
     framework.task_started.connect(raises)
     framework.task_finished.connect(raises)
+    framework.task_finished.connect(hears)
     framework.task_finished.connect(exits)
     try:
         results = [tasks.add.enqueue(1, 2), tasks.add_async.enqueue(1, 2)]
         drain()
     finally:
         framework.task_started.disconnect(raises)
-        framework.task_finished.disconnect(raises)
-        framework.task_finished.disconnect(exits)
+        for receiver in (raises, hears, exits):
+            framework.task_finished.disconnect(receiver)
     assert [get(result).return_value for result in results] == [3, 3]
     assert told.names() == ["started", "finished"] * 2
+    assert heard == [result.id for result in results]
 
 
 def test_frameworks_log_has_the_exception(caplog: pytest.LogCaptureFixture) -> None:

@@ -30,7 +30,7 @@ def test_worker_runs_tasks_and_jobs_from_the_same_queues(
     results = {
         "sync": tasks.add.enqueue(1, 2),
         "async": tasks.add_async.enqueue(1, 2),
-        "of a queue of the backend": tasks.add.using(queue_name="mail").enqueue("a", "b"),
+        "of a queue of the backend": tasks.add.using(queue_name="no-task").enqueue("a", "b"),
         "of another backend's declaration": tasks.of_another_backend.using(backend="default").enqueue(),
         "fails once": tasks.fail_once.enqueue(),
         "fails": tasks.fail.using(max_attempts=2).enqueue("oh"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -141,7 +141,16 @@ def test_finish_ends_with_one_entry_more(state: JobState) -> None:
     assert row.errors[0] == {"error": "earlier"}
     [entry] = row.errors[1:]
     assert {**json.loads(ENTRY), "at": entry["at"], "attempted_at": entry["attempted_at"]} == entry
-    assert datetime.fromisoformat(entry["attempted_at"]) == row.attempted_at
+
+
+@pytest.mark.parametrize("verb", [fail, retry])
+def test_entry_says_when_its_attempt_began(verb: Any) -> None:
+    job_id = running()
+    update_job(job_id, attempted_at="now() - interval '1 hour'")
+    assert verb(Attempt(job_id, 4)) == {job_id}
+    row = reload_job(job_id)
+    assert datetime.fromisoformat(row.errors[0]["attempted_at"]) == row.attempted_at
+    assert datetime.fromisoformat(row.errors[0]["at"]) == row.attempted_at + timedelta(hours=1)
 
 
 def test_finish_without_an_entry_adds_none() -> None:
