@@ -8,7 +8,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import django
-from django.db import connection
 
 from awa_django import Cancel, Fixed, Snooze, TerminalError, Unique
 from tests.handlers import effect
@@ -131,9 +130,7 @@ class Group:
     def function() -> None: ...
 
 
-def broken_transaction() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1/0")
+async def not_declared() -> None: ...
 
 
 if PASSES_OPTIONS:

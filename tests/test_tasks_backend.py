@@ -246,7 +246,23 @@ def test_function_inside_of_another_is_refused() -> None:
 
 def test_function_without_the_context_is_refused() -> None:
     with pytest.raises(framework.InvalidTask, match="does not have a first argument of 'context'"):
-        declare(tasks.broken_transaction, takes_context=True)
+        declare(tasks.not_declared, takes_context=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"aliases": "shop.old"}, "aliases must be a list"),
+        ({"aliases": ["a" * 201]}, "each of aliases must be"),
+        ({"atomic": True}, "needs a sync function"),
+        ({"max_attempts": 0}, "max_attempts must be an integer between 1 and 1000"),
+        ({"queue_name": ""}, "Queue '' is not valid"),
+    ],
+)
+def test_wrong_option_of_a_declaration_is_named(options: dict[str, Any], error: str) -> None:
+    with pytest.raises(framework.InvalidTask, match=error):
+        declare(tasks.not_declared, **options)
+    assert registry.find("tests.declared_tasks.not_declared") is None
 
 
 def test_task_is_a_handler_from_its_declaration_on() -> None:

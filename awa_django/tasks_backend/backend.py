@@ -169,6 +169,13 @@ class AwaBackend(BaseTaskBackend):
     def _handler(self, task: AnyTask) -> TaskHandler:
         kind = task.module_path
         check_name(kind, "the module path")
+        aliases = option(task, "aliases") or ()
+        if isinstance(aliases, str):
+            raise ValueError(f"aliases must be a list of module paths, not {aliases!r}")
+        for alias in aliases:
+            check_name(alias, "each of aliases")
+        if option(task, "atomic") and iscoroutinefunction(task.func):
+            raise ValueError("atomic=True needs a sync function, as transactions do")
         return TaskHandler(
             kind=kind,
             function=task.func,
@@ -184,7 +191,7 @@ class AwaBackend(BaseTaskBackend):
             takes_context=True,  # of the job; whether the task takes its own is the task's
             atomic=bool(option(task, "atomic")),
             keep_result=True,
-            aliases=tuple(option(task, "aliases") or ()),
+            aliases=tuple(aliases),
             task=task,
         )
 
