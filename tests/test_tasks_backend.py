@@ -1,31 +1,24 @@
-"""The django.tasks backend: what may be declared and enqueued, and the job that comes of it."""
+"""The django.tasks backend: what is enqueued, and the job that comes of it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
-from django.apps import apps
 from django.db import transaction
 from django.utils import timezone
 
-from awa_django import InvalidJob, Unique, registry
-from awa_django.checks import check_declarations
-from awa_django.errors import ConfigurationError
+from awa_django import InvalidJob, Unique
 from awa_django.states import JobState
 from awa_django.testing import drain
 from tests.factories import insert_job, reload_job
 from tests.tasks_support import (
     BACKEND,
-    TASKS,
     AwaBackend,
-    AwaTask,
     framework,
-    load,
     needs_options,
     tasks,
     tasks_setting,
@@ -52,11 +45,6 @@ def enqueued() -> Iterator[list[tuple[type, Any]]]:
 
 def backend(alias: str = "default") -> Any:
     return framework.task_backends[alias]
-
-
-def declare(function: Any, **options: Any) -> Any:
-    given: dict[str, Any] = {"queue_name": "default", "backend": "default", "priority": 0, "run_after": None}
-    return AwaTask(func=function, **given | options)
 
 
 def test_backend_supports_everything() -> None:
@@ -172,22 +160,11 @@ def test_higher_priority_runs_first() -> None:
     assert [run.id for run in drain()] == [ids[2], ids[3], ids[0], ids[1]]
 
 
-@pytest.mark.parametrize("priority", [-101, 101, 1.5])
-def test_priority_out_of_range_is_refused(priority: Any) -> None:
-    with pytest.raises(framework.InvalidTask, match="priority must be a whole number"):
-        tasks.add.using(priority=priority)
-
-
 def test_queue_and_options_of_the_declaration() -> None:
     row = reload_job(int(tasks.mail.enqueue("ann").id))
     assert (row.queue, row.priority) == ("mail", -5)
     row = reload_job(int(tasks.mail.using(queue_name="default", priority=0).enqueue("ann").id))
     assert (row.queue, row.priority) == ("default", 2)
-
-
-def test_queue_that_the_backend_does_not_have_is_refused() -> None:
-    with pytest.raises(framework.InvalidTask, match="Queue 'nowhere' is not valid for backend"):
-        tasks.add.using(queue_name="nowhere")
 
 
 def test_queue_gone_from_the_settings_is_refused_at_enqueue(settings: Any) -> None:
@@ -219,11 +196,6 @@ def test_run_after_that_has_passed_is_due() -> None:
     assert [run.id for run in drain()] == [int(result.id)]
 
 
-def test_naive_run_after_is_refused() -> None:
-    with pytest.raises(framework.InvalidTask, match="must be an aware datetime"):
-        tasks.add.using(run_after=datetime(2100, 1, 1))
-
-
 def test_naive_run_after_without_time_zones_is_local(settings: Any) -> None:
     settings.USE_TZ = False
     settings.TIME_ZONE = "Europe/Madrid"
@@ -234,83 +206,6 @@ def test_naive_run_after_without_time_zones_is_local(settings: Any) -> None:
     assert reload_job(int(result.id)).run_at == datetime(2100, 1, 1, 11, tzinfo=UTC)
     assert (fresh.task.run_after, fresh.enqueued_at) == (later, result.enqueued_at)
     assert result.enqueued_at.tzinfo is None
-
-
-def test_function_inside_of_another_is_refused() -> None:
-    def inner() -> None: ...
-
-    for function in (inner, lambda: None, print, Unique):
-        with pytest.raises(framework.InvalidTask, match="must be defined at a module level"):
-            declare(function)
-
-
-def test_function_without_the_context_is_refused() -> None:
-    with pytest.raises(framework.InvalidTask, match="does not have a first argument of 'context'"):
-        declare(tasks.not_declared, takes_context=True)
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"aliases": "shop.old"}, "aliases must be a list"),
-        ({"aliases": ["a" * 201]}, "each of aliases must be"),
-        ({"atomic": True}, "needs a sync function"),
-        ({"max_attempts": 0}, "max_attempts must be an integer between 1 and 1000"),
-        ({"queue_name": ""}, "Queue '' is not valid"),
-    ],
-)
-def test_wrong_option_of_a_declaration_is_named(options: dict[str, Any], error: str) -> None:
-    with pytest.raises(framework.InvalidTask, match=error):
-        declare(tasks.not_declared, **options)
-    assert registry.find("tests.declared_tasks.not_declared") is None
-
-
-def test_task_is_a_handler_from_its_declaration_on() -> None:
-    handler = registry.get("tests.declared_tasks.mail")
-    assert (handler.function, handler.queue, handler.priority) == (tasks.mail.func, "mail", -5)
-    tasks.mail.using(queue_name="default", priority=0)
-    assert registry.get("tests.declared_tasks.mail") is handler
-    assert check_declarations() == []
-
-
-def test_kind_of_a_job_is_refused_to_a_task() -> None:
-    handler = registry.register(
-        registry.Handler(
-            kind="tests.declared_tasks.Group.function",
-            function=declare,
-            signature=registry.get("tests.declared_tasks.mail").signature,
-        )
-    )
-    try:
-        with pytest.raises(framework.InvalidTask, match="declared twice"):
-            declare(tasks.Group.function)
-    finally:
-        registry.unregister(handler)
-    assert declare(tasks.Group.function).enqueue().status == READY
-    registry.unregister(registry.get("tests.declared_tasks.Group.function"))
-
-
-def test_task_of_another_backend_is_run_there() -> None:
-    assert tasks.of_another_backend.enqueue().return_value == "done here"
-    assert tasks.add.using(backend="immediate").enqueue(1, 2).return_value == 3
-    assert drain() == []
-
-
-def test_loading_finds_what_may_be_moved_here_and_the_queues(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_handlers", {})
-    monkeypatch.setattr(registry, "_queues", set())
-    load([tasks])
-    assert registry.find("tests.declared_tasks.of_another_backend") is not None
-    assert {"default", "mail", "no-task"} <= set(registry.queues())
-    result = tasks.of_another_backend.using(backend="default").enqueue()
-    [run] = drain()
-    assert (run.id, run.outcome) == (int(result.id), "completed")
-
-
-def test_app_loads_the_backends_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_queues", set())
-    apps.get_app_config("awa").ready()
-    assert "no-task" in registry.queues()
 
 
 def test_result_of_an_unknown_id() -> None:
@@ -354,33 +249,6 @@ def test_row_of_other_arguments_fails_alone(args: dict[str, Any]) -> None:
     assert "must be" in str(run.error)
 
 
-def test_options_of_the_backend_are_those_of_its_tasks() -> None:
-    row = reload_job(int(tasks.elsewhere.enqueue().id))
-    assert row.max_attempts == 2
-    assert registry.get(row.kind).timeout == timedelta(seconds=30)
-
-
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"max_attempt": 1}, r"TASKS\['x'\]\['OPTIONS'\] has no key 'max_attempt'"),
-        ({"max_attempts": 0}, "max_attempts must be an integer between 1 and 1000"),
-        ({"retry": "linear"}, "retry must be a policy"),
-        ({"timeout": -1}, "timeout"),
-    ],
-)
-def test_wrong_option_of_the_backend_is_named(options: dict[str, Any], error: str) -> None:
-    with pytest.raises(ConfigurationError, match=error):
-        AwaBackend("x", {"OPTIONS": options})
-
-
-def test_check_names_the_queue_that_cannot_be_and_the_missing_app(settings: Any) -> None:
-    [message] = AwaBackend("x", {"QUEUES": ["a" * 201]}).check()
-    assert (message.id, "TASKS['x']['QUEUES']" in message.msg) == ("awa.E006", True)
-    settings.INSTALLED_APPS = [name for name in settings.INSTALLED_APPS if name != "awa_django"]
-    assert [message.id for message in backend().check()] == ["awa.E005"]
-
-
 def test_options_of_one_enqueue() -> None:
     task = tasks.add.using(max_attempts=3, timeout=7, retry=tasks.AGAIN, tags=["spring"])
     row = reload_job(int(task.enqueue(1).id))
@@ -389,16 +257,6 @@ def test_options_of_one_enqueue() -> None:
     for wrong in ({"max_attempts": 0}, {"tags": "spring"}, {"unique": True}, {"retry": 1}, {"timeout": 0}):
         with pytest.raises(framework.InvalidTask, match=next(iter(wrong))):
             tasks.add.using(**wrong)
-
-
-@needs_options
-def test_options_of_the_declaration() -> None:
-    result = tasks.with_options.enqueue(1)
-    row = reload_job(int(result.id))
-    assert (row.max_attempts, row.tags) == (5, ["a"])
-    assert set(row.metadata) == {"django.tasks"}
-    handler = registry.get(row.kind)
-    assert (handler.retry, handler.timeout) == (tasks.AGAIN, timedelta(seconds=20))
 
 
 @needs_options
@@ -420,17 +278,6 @@ def test_unique_counts_defaults_and_positions_as_names() -> None:
     assert free.enqueue(1, a=1).id == free.enqueue(1, a=1).id != free.enqueue(1, a=2).id
     with pytest.raises(InvalidJob, match="missing a required argument"):
         task.enqueue()
-
-
-@needs_options
-def test_task_runs_the_rows_of_its_older_name() -> None:
-    job_id = insert_job(kind="shop.old_name", args={"args": [], "kwargs": {}})
-    drain()
-    assert backend().get_result(str(job_id)).return_value == "new"
-
-
-def test_settings_are_json_that_a_worker_can_read() -> None:
-    assert json.loads(json.dumps(TASKS)) == TASKS
 
 
 def test_enqueue_inside_of_an_async_view() -> None:
