@@ -21,5 +21,6 @@ def ask(connection: Connection, question: str, /, **params: object) -> Found:
 
 
 def read_one_snapshot(connection: Connection) -> None:
-    """Let all statements of the transaction that begins here see one snapshot."""
+    """Let all statements of the transaction that begins here see one snapshot, and read whole tables."""
     run(connection, "one_snapshot")
+    fetch(connection, "join_whole_tables")
