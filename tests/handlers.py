@@ -127,6 +127,12 @@ def snooze_once(context: JobContext) -> Snooze | None:
     return None
 
 
+@job()
+def snooze_always(seconds: float) -> Snooze:
+    effect("snooze_always")
+    return Snooze(seconds)
+
+
 @job(takes_context=True)
 def snooze_often(context: JobContext, number: int) -> Snooze | None:
     """Runs five times, a moment each, on its way through both tables."""

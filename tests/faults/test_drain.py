@@ -160,3 +160,22 @@ def test_timeout_counts_from_the_start_of_the_run(
     )
     assert waited > 0.8
     observe(f"all 8 completed, the last started {waited:.1f} s after the first")
+
+
+@pytest.mark.parametrize(("seconds", "options"), [(1.0, ()), (0.0, ("--max-jobs", "20"))])
+@pytest.mark.fault("U07", injected="--drain of jobs that always snooze: for 1 s; for 0 s, with --max-jobs 20")
+def test_drain_of_jobs_that_always_snooze_ends(
+    seconds: float,
+    options: tuple[str, ...],
+    database: Database,
+    start_worker: StartWorker,
+    observe: Observe,
+) -> None:
+    for _ in range(3):
+        handlers.snooze_always.enqueue(seconds=seconds)
+    assert start_worker("--drain", *options).wait() == 0
+    runs = len(database.effects("snooze_always"))
+    assert 3 <= runs <= 20
+    assert sum(database.states().values()) == 3
+    assert database.value("SELECT max(attempt) FROM awa.jobs") == 0
+    observe(f"snooze of {seconds:g} s: it ended after {runs} runs, the 3 jobs wait uncharged")
