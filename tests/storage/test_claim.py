@@ -125,6 +125,33 @@ def test_small_claim_takes_from_few_of_many_queues() -> None:
     assert claimed_ids(limits=dict.fromkeys("abcdefgh", 10), total=10) == [*ids[:8], *ids[9:11]]
 
 
+@pytest.mark.parametrize("pauses", [0, 1, 10, 300])
+def test_queues_are_asked_in_the_order_given_however_the_pauses_are_joined(pauses: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO awa.queue_meta (queue, paused) SELECT 'p' || n, true FROM generate_series(1, %s) n",
+            [pauses],
+        )
+        cursor.execute("ANALYZE awa.queue_meta")  # with rows in it the planner hashes
+    queues = [f"q{number * 7 % 20}" for number in range(20)]
+    for queue in queues:
+        for _ in range(10):
+            insert_job(queue=queue)
+    small = request(*queues, total=3)
+    assert {job.queue for job in claim(connection, small)} == {queues[0]}
+    small = request(*queues, limits=dict.fromkeys(queues, 1), total=3)
+    assert {job.queue for job in claim(connection, small)} == {*queues[:3]}
+    behind = claim_behind(connection, small, {queue: [BEGINNING] for queue in queues})
+    assert {job.queue for job in behind.jobs} == {*queues[:3]}
+    # What lies beyond the shares comes from the first that has more.
+    for queue in ("busy", "busier"):
+        for _ in range(30):
+            insert_job(queue=queue)
+    limits = dict.fromkeys(["idle", "busy", "busier"], 30)
+    taken = [job.queue for job in claim(connection, request(limits=limits, total=30))]
+    assert (taken.count("busy"), taken.count("busier")) == (20, 10)
+
+
 def at(day: int, priority: int = 2, job_id: int = 0) -> Place:
     return Place(priority, datetime(2020, 1, day, tzinfo=UTC), job_id)
 

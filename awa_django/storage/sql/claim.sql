@@ -7,6 +7,7 @@
 -- Each queue gives its share first. Jobs that came in together then go together, out of the same pages:
 -- a whole claim from one of 64 queues cleans as many pages as it has jobs (server time 1.45 of that with
 -- one queue, now 1.05). Only when there are too few does the rest come from those that have more.
+-- The queues are asked in the order given: ordered and MATERIALIZED, as the join with the pauses keeps none.
 -- The CTEs are MATERIALIZED so that their LIMITs bound what is locked; the update goes by an array of
 -- its ids (joined to the CTE it scans the table: 123 ms instead of 4 for 100 jobs).
 -- Each row says how many pages of the claim index were read: walked over, where its entries are dead.
@@ -18,9 +19,9 @@
 WITH before AS MATERIALIZED (
     SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
 ),
-wanted AS (
+wanted AS MATERIALIZED (
     SELECT entry.queue, entry.capacity
-    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) AS entry (queue, capacity)
+    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) WITH ORDINALITY AS entry (queue, capacity, turn)
     CROSS JOIN before
     WHERE NOT EXISTS (
         SELECT FROM awa.queue_meta AS meta
@@ -28,6 +29,7 @@ wanted AS (
           AND meta.paused
           AND (meta.paused_until IS NULL OR meta.paused_until > now())
     )
+    ORDER BY entry.turn
 ),
 shared AS MATERIALIZED (
     SELECT wanted.queue, due.id, due.size
@@ -60,9 +62,9 @@ rest AS MATERIALIZED (
         LIMIT greatest(wanted.capacity - %(share)s::integer, 0)
         FOR UPDATE SKIP LOCKED
     ) AS due
-    WHERE wanted.queue IN (
+    WHERE wanted.queue = ANY (ARRAY(
         SELECT shared.queue FROM shared GROUP BY shared.queue HAVING count(*) = %(share)s::integer
-    )
+    ))
     LIMIT %(total)s::integer - (SELECT count(*) FROM shared)
 ),
 slot AS (

@@ -8,9 +8,9 @@
 WITH before AS MATERIALIZED (
     SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
 ),
-wanted AS (
+wanted AS MATERIALIZED (
     SELECT entry.queue, entry.capacity
-    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) AS entry (queue, capacity)
+    FROM unnest(%(queues)s::text[], %(limits)s::integer[]) WITH ORDINALITY AS entry (queue, capacity, turn)
     CROSS JOIN before
     WHERE NOT EXISTS (
         SELECT FROM awa.queue_meta AS meta
@@ -18,6 +18,7 @@ wanted AS (
           AND meta.paused
           AND (meta.paused_until IS NULL OR meta.paused_until > now())
     )
+    ORDER BY entry.turn
 ),
 due AS MATERIALIZED (
     SELECT due.id, due.size
