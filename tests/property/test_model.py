@@ -94,7 +94,6 @@ INDEXES = st.lists(INDEX, min_size=1, max_size=4)
 QUEUE = st.sampled_from(QUEUES)
 NUMBER = st.sampled_from((0, 1))
 PRIORITY = st.sampled_from((1, 2, 4))
-PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 NO_DOCTOR = {"stale_running", "overdue_running", "overdue_deferred"}  # time travel makes these
 
 
@@ -202,7 +201,8 @@ class Queue(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
-            self.is_sound()
+            if not connection.needs_rollback:  # else a step has failed already, and it says more
+                self.is_sound()
         finally:
             transaction.set_rollback(True)
             self.atomic.__exit__(None, None, None)
@@ -813,7 +813,7 @@ def as_entry(entry: dict[str, Any]) -> Entry:
     return Entry(entry["outcome"], entry["attempt"], entry.get("run_lease"), entry["worker"], entry.get("by"))
 
 
-def explore(examples: int, steps: int, *, derandomize: bool) -> None:
+def explore(examples: int, steps: int, *, derandomize: bool, phases: tuple[Phase, ...]) -> None:
     run_state_machine_as_test(
         Queue,
         settings=settings(
@@ -823,7 +823,7 @@ def explore(examples: int, steps: int, *, derandomize: bool) -> None:
             database=None,
             deadline=None,
             print_blob=True,
-            phases=PHASES,
+            phases=phases,
             suppress_health_check=list(HealthCheck),
         ),
     )
@@ -833,7 +833,8 @@ def explore(examples: int, steps: int, *, derandomize: bool) -> None:
 @pytest.mark.usefixtures("clean_queue")
 @pytest.mark.timeout(300)
 def test_queue_agrees_with_its_model() -> None:
-    explore(40, 30, derandomize=True)
+    # To shrink a failure takes minutes, past any timeout: the long run below does it.
+    explore(40, 30, derandomize=True, phases=(Phase.generate,))
 
 
 @pytest.mark.slow
@@ -842,4 +843,9 @@ def test_queue_agrees_with_its_model() -> None:
 @pytest.mark.timeout(3600)
 def test_queue_agrees_with_its_model_for_long() -> None:
     """``AWA_PROPERTY_EXAMPLES`` says how many examples, each of up to 80 steps."""
-    explore(int(os.environ.get("AWA_PROPERTY_EXAMPLES", "1000")), 80, derandomize=False)
+    explore(
+        int(os.environ.get("AWA_PROPERTY_EXAMPLES", "1000")),
+        80,
+        derandomize=False,
+        phases=(Phase.generate, Phase.shrink),
+    )
