@@ -15,15 +15,16 @@ dev_stamp = $(VENV)/.installed-dev$(suffix)
 # setuptools warns of every editable installation.
 install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system lint docs faults soak mutants bench clean
+.PHONY: help demo demo-web test test-system matrix lint docs faults soak mutants bench clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
 	@echo 'make demo-web     the shop page and the admin on 127.0.0.1'
 	@echo 'make test         the test suite; needs nothing but the package index'
 	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
+	@echo 'make matrix       the core of the suite on each Python, Django and PostgreSQL, and Wagtail on our backend'
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
-	@echo 'make docs         check the links of the documentation'
+	@echo 'make docs         build the documentation as a site in docs/_build, and check its links'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
 	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
@@ -44,6 +45,10 @@ test-system: $(dev_stamp)
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
 		$(python) -m pytest -m 'not slow' -n $(JOBS) --dist loadgroup $(ARGS)
 
+matrix: $(dev_stamp)
+	$(python) -m pip install --quiet --group matrix
+	$(python) -m nox $(ARGS)
+
 lint: $(dev_stamp)
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
@@ -53,6 +58,8 @@ lint: $(dev_stamp)
 
 docs: $(dev_stamp)
 	$(python) scripts/check_docs.py
+	$(python) -m sphinx --quiet --fail-on-warning --keep-going --nitpicky --builder html docs docs/_build $(ARGS)
+	@echo 'The site is docs/_build/index.html'
 
 faults: $(dev_stamp)
 	sh scripts/system_packages.sh
@@ -70,7 +77,7 @@ bench: $(dev_stamp)
 	EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" $(python) -m benchmarks $(ARGS)
 
 clean:
-	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(python):
@@ -89,7 +96,7 @@ $(demo_stamp): pyproject.toml | $(python)
 	@touch $@
 
 $(dev_stamp): pyproject.toml | $(python)
-	@echo 'Installing into $(VENV), with what tests and linters need'
+	@echo 'Installing into $(VENV), with what tests, linters and documentation need'
 	@rm -f $(VENV)/.installed-*
 	@$(install) --group dev
 	@touch $(demo_stamp) $@

@@ -22,7 +22,7 @@ GUIDE = """\
 
 
 def check(root: Path, readme: str) -> tuple[int, list[str]]:
-    (root / "docs" / "images").mkdir(parents=True)
+    (root / "docs" / "images").mkdir(parents=True, exist_ok=True)
     (root / "docs" / "guide.md").write_text(GUIDE)
     (root / "docs" / "images" / "hot jobs.png").touch()
     (root / "README.md").write_text(readme)
@@ -66,3 +66,9 @@ def test_links_that_resolve_are_accepted(tmp_path: Path, link: str) -> None:
 )
 def test_broken_links_are_named_and_fail(tmp_path: Path, link: str, problem: str) -> None:
     assert check(tmp_path, link) == (1, [problem])
+
+
+def test_the_site_that_was_built_is_not_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "_build").mkdir(parents=True)
+    (tmp_path / "docs" / "_build" / "copy.md").write_text("[a](none.md)")
+    assert check(tmp_path, "[a](docs/guide.md)") == (0, ["2 pages, no broken link"])
