@@ -103,11 +103,12 @@ def test_the_models_of_the_sql_page_work(snippets: dict[str, Any]) -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
 def test_the_tests_of_the_testing_page_pass(snippets: dict[str, Any]) -> None:
-    (block,) = blocks("docs/testing.md", "python")
-    exec(block, snippets)
+    for block in blocks("docs/testing.md", "python"):
+        exec(block, snippets)
     result = unittest.TestResult()
-    unittest.defaultTestLoader.loadTestsFromTestCase(snippets["OrderTest"]).run(result)
-    assert result.testsRun == 3
+    load = unittest.defaultTestLoader.loadTestsFromTestCase
+    unittest.TestSuite(load(snippets[name]) for name in ("OrderTest", "MailTest")).run(result)
+    assert result.testsRun == 4
     assert not result.errors + result.failures, result.errors + result.failures
 
 

@@ -6,13 +6,14 @@ own code, in the transaction of the test.
 
 from __future__ import annotations
 
-from awa_django.testing.assertions import assert_enqueued, enqueued_jobs, refute_enqueued
+from awa_django.testing.assertions import assert_enqueued, capture_jobs, enqueued_jobs, refute_enqueued
 from awa_django.testing.flush import flush_queue
 from awa_django.testing.running import Run, drain, run_job
 
 __all__ = [
     "Run",
     "assert_enqueued",
+    "capture_jobs",
     "drain",
     "enqueued_jobs",
     "flush_queue",

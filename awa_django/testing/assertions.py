@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any, Protocol, TypeAlias
+
+from django.db import connections
+from django.test import TestCase
 
 from awa_django import jobs as api
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.models import Job
 from awa_django.registry import Handler
+from awa_django.storage.operate import highest_id
 
 # Of the jobs that did not match, a failed assertion names so many.
 NAMED_AT_MOST = 20
 
 
+class TaskLike(Protocol):
+    """A task of ``django.tasks``, whichever package it is from."""
+
+    @property
+    def module_path(self) -> str: ...
+
+
+AnyKind: TypeAlias = api.Job[..., Any] | TaskLike | str
+Args: TypeAlias = Mapping[str, object] | Sequence[object]
+
+
 def enqueued_jobs(
-    kind: api.Job[..., Any] | str | None = None, *, queue: str | None = None, state: str | None = None
+    kind: AnyKind | None = None, *, queue: str | None = None, state: str | None = None
 ) -> list[Job]:
-    """The jobs there are, oldest first, narrowed by kind (or the ``@job`` itself), queue and state.
+    """The jobs there are, oldest first, narrowed by kind (or the job or task itself), queue and state.
 
     Jobs that ran since are there too: ``state`` says how they ended.
     """
@@ -34,90 +50,117 @@ def enqueued_jobs(
     return list(jobs)
 
 
+@contextmanager
+def capture_jobs(kind: AnyKind | None = None, *, on_commit: bool = False) -> Iterator[list[Job]]:
+    """Collect what is enqueued within the block, oldest first: the list is filled when the block ends.
+
+    ``on_commit`` runs then what ``transaction.on_commit`` was given in the block, which a ``TestCase``
+    never commits, and collects what that enqueues too.
+    """
+    alias = get_settings().database
+    captured: list[Job] = []
+    before = highest_id(connections[alias])
+    with TestCase.captureOnCommitCallbacks(using=alias) as callbacks:
+        yield captured
+    if on_commit:
+        # They may call on_commit themselves.
+        with TestCase.captureOnCommitCallbacks(using=alias, execute=True):
+            for callback in callbacks:
+                callback()
+    captured.extend(each for each in enqueued_jobs(kind) if each.id > before)
+
+
 def assert_enqueued(
-    job: api.Job[..., Any] | str,
-    args: Mapping[str, object] | None = None,
+    job: AnyKind,
+    args: Args | None = None,
     *,
     queue: str | None = None,
     run_at: datetime | None = None,
+    delay: timedelta | float | None = None,
     state: str | None = None,
     count: int | None = 1,
 ) -> list[Job]:
     """Assert that exactly ``count`` such jobs were enqueued (None: at least one); those jobs.
 
-    ``args`` are all arguments of the job, as its caller gives them; those left out have their
-    defaults. For a kind given as text they are compared with the stored JSON.
+    ``args`` are all arguments of the job, as its caller gives them: a dict by name, or a list by
+    position; those left out have their defaults. For a kind given as text they are compared with the
+    stored JSON. ``delay`` (a timedelta or seconds) is how long after its enqueue the job is due.
 
     Raises:
         AssertionError: naming the jobs of this kind that there are.
     """
+    wanted = _Wanted(job, args, queue=queue, run_at=run_at, delay=delay, state=state)
     of_kind = enqueued_jobs(job)
-    found = _matching(of_kind, job, args, queue=queue, run_at=run_at, state=state)
+    found = [each for each in of_kind if wanted.fits(each)]
     if not found if count is None else len(found) != count:
-        wanted = "at least 1" if count is None else count
-        what = _describe(job, args, queue=queue, run_at=run_at, state=state)
-        raise AssertionError(f"{len(found)} jobs enqueued, not {wanted}: {what}\n{_listing(of_kind)}")
+        number = "at least 1" if count is None else count
+        raise AssertionError(f"{len(found)} jobs enqueued, not {number}: {wanted}\n{_listing(of_kind)}")
     return found
 
 
 def refute_enqueued(
-    job: api.Job[..., Any] | str,
-    args: Mapping[str, object] | None = None,
+    job: AnyKind,
+    args: Args | None = None,
     *,
     queue: str | None = None,
     run_at: datetime | None = None,
+    delay: timedelta | float | None = None,
     state: str | None = None,
 ) -> None:
     """Assert that no such job was enqueued. Raises: AssertionError naming those that were."""
-    assert_enqueued(job, args, queue=queue, run_at=run_at, state=state, count=0)
+    assert_enqueued(job, args, queue=queue, run_at=run_at, delay=delay, state=state, count=0)
 
 
-def _matching(
-    jobs: list[Job],
-    job: api.Job[..., Any] | str,
-    args: Mapping[str, object] | None,
-    *,
-    queue: str | None,
-    run_at: datetime | None,
-    state: str | None,
-) -> list[Job]:
-    wanted_args = None if args is None else _stored_args(job, args)
-    return [
-        each
-        for each in jobs
-        if (queue is None or each.queue == queue)
-        and (run_at is None or each.run_at == run_at)
-        and (state is None or each.state == state)
-        and (wanted_args is None or _with_defaults(job, each.args) == wanted_args)
-    ]
+class _Wanted:
+    """What an assertion asks of a job; what is None is not asked."""
+
+    def __init__(
+        self, job: AnyKind, args: Args | None, *, delay: timedelta | float | None, **columns: object
+    ) -> None:
+        self._handler = None if isinstance(job, str) else _handler(job)
+        self._given = {
+            "args": args,
+            "delay": timedelta(seconds=delay) if isinstance(delay, int | float) else delay,
+            **columns,
+        }
+        self._kind = _kinds(job)[0]
+        self._args = None if args is None else self._as_stored(args)
+
+    def __str__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in self._given.items() if value is not None]
+        return ", ".join([self._kind, *given])
+
+    def fits(self, job: Job) -> bool:
+        return (
+            all(self._given[name] in (None, getattr(job, name)) for name in ("queue", "run_at", "state"))
+            and self._given["delay"] in (None, job.run_at - job.created_at)
+            and self._args in (None, self._named(job.args))
+        )
+
+    def _as_stored(self, args: Args) -> dict[str, Any]:
+        if self._handler is None:
+            if not isinstance(args, Mapping):
+                raise TypeError(f"the arguments of the kind {self._kind!r} must be a dict, not {args!r}")
+            return dict(args)
+        positional, named = ((), args) if isinstance(args, Mapping) else (args, {})
+        return self._handler.key_args(self._handler.encode(self._handler.bind(positional, named)))
+
+    def _named(self, stored: dict[str, Any]) -> dict[str, Any]:
+        return stored if self._handler is None else self._handler.key_args(json.dumps(stored))
 
 
-def _stored_args(job: api.Job[..., Any] | str, args: Mapping[str, object]) -> dict[str, Any]:
-    handler = _handler(job)
-    if handler is None or isinstance(job, str):
-        return dict(args)
-    return handler.key_args(handler.encode(handler.bind((), args)))
+def _handler(job: AnyKind) -> Handler | None:
+    """Raises: UnknownJobKind for a task whose backend is another one."""
+    if isinstance(job, str):
+        return registry.find(job)
+    return job.handler if isinstance(job, api.Job) else registry.get(job.module_path)
 
 
-def _with_defaults(job: api.Job[..., Any] | str, args: dict[str, Any]) -> dict[str, Any]:
-    return args if isinstance(job, str) else job.handler.key_args(json.dumps(args))
-
-
-def _handler(job: api.Job[..., Any] | str) -> Handler | None:
-    return registry.find(job) if isinstance(job, str) else job.handler
-
-
-def _kinds(job: api.Job[..., Any] | str) -> list[str]:
+def _kinds(job: AnyKind) -> list[str]:
     handler = _handler(job)
     if handler is None:
         return [str(job)]
     return [handler.kind, *handler.aliases]
-
-
-def _describe(job: api.Job[..., Any] | str, args: Mapping[str, object] | None, **others: object) -> str:
-    kind = job if isinstance(job, str) else job.handler.kind
-    given = {"args": None if args is None else dict(args), **others}
-    return ", ".join([kind, *(f"{name}={value!r}" for name, value in given.items() if value is not None)])
 
 
 def _listing(jobs: list[Job]) -> str:

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 from psycopg.pq import TransactionStatus
 
@@ -21,6 +23,7 @@ from awa_django.models import DeferredJob
 from awa_django.storage import operate
 from awa_django.storage.claim import ClaimRequest, claim, claim_one
 from awa_django.storage.heartbeat import progress
+from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
 from awa_django.storage.rows import ClaimedJob, Outcome
 from awa_django.worker import verdict
@@ -47,32 +50,46 @@ class Run:
     traceback: str | None = None
 
 
-def drain(queue: str | None = None, *, include_deferred: bool = False, max_jobs: int = 1_000) -> list[Run]:
+def drain(
+    queue: str | None = None,
+    *,
+    until: datetime | timedelta | None = None,
+    include_deferred: bool = False,
+    max_jobs: int = 1_000,
+) -> list[Run]:
     """Run what is due, best first, until nothing is; the runs in their order.
 
-    Jobs that a handler enqueues run too. ``include_deferred`` runs also what is due later (scheduled
-    jobs, retries, snoozes), earliest first, without waiting. Paused queues are left alone.
+    Jobs that a handler enqueues run too. ``until`` (an instant, or how long from now) runs also what
+    falls due by then (scheduled jobs, retries, snoozes), earliest first, without waiting; a job that
+    is deferred again on the way waits from the instant at which it ran. ``include_deferred`` runs all
+    that is deferred. Paused queues are left alone.
 
     Raises:
         AssertionError: ``max_jobs`` have run and there are more.
         UnknownJobKind: a job has no handler; it stays available.
     """
     connection = connections[get_settings().database]
+    horizon = timezone.now() + until if isinstance(until, timedelta) else until
+    ahead = timedelta(0)  # of the database's clock
     runs: list[Run] = []
     while True:
         _promote(queue)
         queues = known_queues(connection, limit=QUEUES_AT_MOST) if queue is None else [queue]
         claimed = claim(connection, _request(queues))
         if not claimed:
-            if include_deferred and _promote(queue, first=True):
-                continue
-            return runs
+            due = _promote_first(queue, horizon) if include_deferred or horizon else None
+            if due is None:
+                return runs
+            ahead = max(ahead, due - database_now(connection))
+            continue
         if len(runs) == max_jobs:
             _put_back(claimed[0])
             raise AssertionError(
                 f"{max_jobs} jobs have run and there are more: does one enqueue, retry or snooze without end?"
             )
         runs.append(_run(claimed[0]))
+        if ahead and runs[-1].outcome in ("retried", "snoozed"):
+            _move(runs[-1].id, ahead)
 
 
 def run_job(job_id: int) -> Run:
@@ -94,19 +111,36 @@ def run_job(job_id: int) -> Run:
     return _run(claimed)
 
 
-def _promote(queue: str | None, *, first: bool = False) -> bool:
-    """Make due jobs available, or the ``first`` one whether due or not; whether there was one.
+def _promote(queue: str | None) -> None:
+    """Make due jobs available.
 
-    Due by the real clock: in a test's transaction the database's now() is that of its beginning.
+    Due by the real clock (or what froze it): in a test's transaction the database's now() is that of
+    its beginning.
     """
-    alias = get_settings().database
-    deferred = DeferredJob.objects.using(alias).order_by("run_at", "id")
-    if queue is not None:
-        deferred = deferred.filter(queue=queue)
-    if not first:
-        deferred = deferred.filter(run_at__lte=timezone.now())
-    ids = list(deferred.values_list("id", flat=True)[: 1 if first else None])
-    return bool(operate.run_now(connections[alias], sorted(ids)))
+    due = _deferred(queue).filter(run_at__lte=timezone.now())
+    operate.run_now(connections[get_settings().database], sorted(due.values_list("id", flat=True)))
+
+
+def _promote_first(queue: str | None, horizon: datetime | None) -> datetime | None:
+    """Make the deferred job available that is due first, by the ``horizon``; when it was due."""
+    first = _deferred(queue).first()
+    if first is None or (horizon is not None and first.run_at > horizon):
+        return None
+    operate.run_now(connections[get_settings().database], [first.id])
+    return first.run_at
+
+
+def _move(job_id: int, ahead: timedelta) -> None:
+    """Have a job that was deferred just now wait from an instant ahead of the database's clock."""
+    job = _deferred(None).filter(id=job_id).first()
+    if job is not None:
+        connection = connections[get_settings().database]
+        operate.reschedule_deferred(connection, [job_id], run_at=job.run_at + ahead)
+
+
+def _deferred(queue: str | None) -> QuerySet[DeferredJob]:
+    deferred = DeferredJob.objects.using(get_settings().database).order_by("run_at", "id")
+    return deferred if queue is None else deferred.filter(queue=queue)
 
 
 def _request(queues: list[str]) -> ClaimRequest:

@@ -1,0 +1,127 @@
+"""The testing kit's look at what is enqueued: in a block, by delay, by position, and of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.db import transaction
+from django.test import TestCase
+
+from awa_django import InvalidJob, UnknownJobKind, enqueue_many, job, registry
+from awa_django.testing import assert_enqueued, capture_jobs, drain, enqueued_jobs, refute_enqueued
+from tests.factories import insert_job
+from tests.tasks_support import tasks, tasks_setting
+
+__all__ = ["tasks_setting"]  # a fixture of each test here
+
+
+def send(order_id: int, to: str = "nobody") -> None: ...
+
+
+SEND = job(kind="capture.send")(send)
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    registry.register(SEND.handler)
+    yield
+    registry.unregister(SEND.handler)
+
+
+class CaptureTest(TestCase):
+    def test_only_the_jobs_of_the_block_are_captured(self) -> None:
+        SEND.enqueue(1)
+        with capture_jobs() as captured:
+            SEND.enqueue(2)
+            enqueue_many([SEND.using(delay=60).item(3), SEND.item(4)])
+            assert captured == []
+        SEND.enqueue(5)
+        assert [each.args["order_id"] for each in captured] == [2, 3, 4]
+        assert [each.state for each in captured] == ["available", "scheduled", "available"]
+
+    def test_captured_jobs_are_narrowed_by_kind(self) -> None:
+        with capture_jobs(SEND) as captured:
+            SEND.enqueue(1)
+            insert_job(kind="other")
+        assert [each.kind for each in captured] == ["capture.send"]
+
+    def test_what_is_rolled_back_is_not_captured(self) -> None:
+        with capture_jobs() as captured:
+            try:
+                with transaction.atomic():
+                    SEND.enqueue(1)
+                    raise LookupError
+            except LookupError:
+                SEND.enqueue(2)
+        assert [each.args["order_id"] for each in captured] == [2]
+
+    def test_on_commit_callbacks_run_when_asked_for(self) -> None:
+        with capture_jobs() as captured:
+            transaction.on_commit(lambda: SEND.enqueue(1))
+        assert captured == []
+        with capture_jobs(on_commit=True) as captured, transaction.atomic():
+            transaction.on_commit(lambda: transaction.on_commit(lambda: SEND.enqueue(2)))
+        assert [each.args["order_id"] for each in captured] == [2]
+
+    def test_a_block_that_fails_captures_nothing(self) -> None:
+        try:
+            with capture_jobs(on_commit=True) as captured:
+                transaction.on_commit(lambda: SEND.enqueue(1))
+                raise LookupError
+        except LookupError:
+            assert captured == []
+        assert enqueued_jobs() == []
+
+
+class ArgumentsTest(TestCase):
+    def test_arguments_may_be_given_by_position(self) -> None:
+        SEND.enqueue(1, "ann")
+        assert_enqueued(SEND, [1, "ann"])
+        refute_enqueued(SEND, [1])
+        with pytest.raises(InvalidJob):
+            assert_enqueued(SEND, [1, "ann", "bob"])
+        with pytest.raises(TypeError, match="must be a dict"):
+            assert_enqueued("no.such_kind", [1])
+
+    def test_delay_is_from_the_enqueue(self) -> None:
+        SEND.using(delay=60).enqueue(1)
+        SEND.enqueue_many([{"order_id": 2}])
+        assert_enqueued(SEND, {"order_id": 1}, delay=60)
+        assert_enqueued(SEND, delay=timedelta(minutes=1))
+        assert_enqueued(SEND, {"order_id": 2}, delay=0)
+        with pytest.raises(AssertionError, match=r"delay=datetime\.timedelta\(seconds=61\)"):
+            assert_enqueued(SEND, delay=61)
+
+
+class TasksTest(TestCase):
+    def test_tasks_are_found_by_their_arguments(self) -> None:
+        tasks.add.enqueue(1, right=2)
+        tasks.mail.enqueue("ann")
+        [found] = assert_enqueued(tasks.add, {"left": 1, "right": 2}, state="available")
+        assert found.kind == tasks.add.module_path
+        assert_enqueued(tasks.add, [1, 2])
+        assert_enqueued(tasks.mail, ["ann"], queue="mail")
+        refute_enqueued(tasks.add, [1])
+        refute_enqueued(tasks.tell)
+        assert [each.kind for each in enqueued_jobs(tasks.mail)] == [tasks.mail.module_path]
+
+    def test_tasks_count_by_their_defaults(self) -> None:
+        tasks.add.enqueue(1)
+        assert_enqueued(tasks.add, {"left": 1, "right": 0})
+
+    def test_tasks_are_captured_and_drained(self) -> None:
+        with capture_jobs(tasks.add) as captured:
+            result = tasks.add.enqueue(1, 2)
+        assert [str(each.id) for each in captured] == [result.id]
+        assert [run.outcome for run in drain()] == ["completed"]
+        result.refresh()
+        assert result.return_value == 3
+
+    def test_a_task_of_another_backend_is_named(self) -> None:
+        class Elsewhere:
+            module_path = "elsewhere.tasks.send"
+
+        with pytest.raises(UnknownJobKind, match=r"elsewhere\.tasks\.send"):
+            assert_enqueued(Elsewhere())
