@@ -14,7 +14,7 @@ import pytest
 from django.db import connections
 from hypothesis import settings as hypothesis_settings
 
-pytest_plugins = ["tests.fault_report", "tests.worker_fixtures"]
+pytest_plugins = ["tests.fault_report", "tests.scratch_database", "tests.worker_fixtures"]
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 

@@ -21,8 +21,8 @@ import pytest
 from awa_django.migrations._run_sql import LOCK_TIMEOUT
 from awa_django.storage.inspect import SCHEMA_VERSION
 from tests.fault_report import Observe
-from tests.schema.conftest import Query, scratch, scratch_url  # noqa: F401  (fixtures)
 from tests.schema.test_migrations import MANAGE, catalogue, environment, exists, manage, migrating
+from tests.scratch_database import Query
 from tests.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.acceptance
@@ -47,7 +47,7 @@ SELECT nspname FROM pg_namespace WHERE nspname = 'awa'
 @pytest.mark.fault(
     "F75", injected="migrate awa zero with jobs, claims and schedules present, and forward again"
 )
-def test_reverse_over_jobs_leaves_nothing_stray(scratch_url: str, scratch: Query, observe: Observe) -> None:  # noqa: F811
+def test_reverse_over_jobs_leaves_nothing_stray(scratch_url: str, scratch: Query, observe: Observe) -> None:
     manage(scratch_url, "migrate", "awa")
     installed = catalogue(scratch)
     scratch(
@@ -66,7 +66,7 @@ def test_reverse_over_jobs_leaves_nothing_stray(scratch_url: str, scratch: Query
 
 
 @pytest.fixture
-def scratch_worker(scratch_url: str, tmp_path: Path) -> Iterator[WorkerProcess]:  # noqa: F811
+def scratch_worker(scratch_url: str, tmp_path: Path) -> Iterator[WorkerProcess]:
     """A worker on the scratch database."""
     manage(scratch_url, "migrate", "awa")
     worker = WorkerProcess({**environment(scratch_url), "PYTHONUNBUFFERED": "1"}, tmp_path / "worker.log")
@@ -78,8 +78,8 @@ def scratch_worker(scratch_url: str, tmp_path: Path) -> Iterator[WorkerProcess]:
 @pytest.mark.fault("F76", injected="a worker on a schema that is older, newer or not there")
 def test_worker_of_another_release_refuses_to_start(
     found: int | None,
-    scratch_url: str,  # noqa: F811
-    scratch: Query,  # noqa: F811
+    scratch_url: str,
+    scratch: Query,
     tmp_path: Path,
     observe: Observe,
 ) -> None:
@@ -106,7 +106,7 @@ PASSWORD = secrets.token_hex(8)
 
 
 @pytest.fixture
-def owner_url(scratch_url: str) -> Iterator[str]:  # noqa: F811
+def owner_url(scratch_url: str) -> Iterator[str]:
     """The scratch database as a role that is no superuser and may create in `public` only."""
     role = f"awa_owner_{os.getpid()}"
     with psycopg.connect(scratch_url, autocommit=True) as server:
@@ -130,7 +130,7 @@ def role_of(url: str) -> str:
 )
 def test_role_that_may_not_make_a_schema_migrates_in_one_made_for_it(
     owner_url: str,
-    scratch: Query,  # noqa: F811
+    scratch: Query,
     observe: Observe,
 ) -> None:
     refused = subprocess.run(
@@ -155,7 +155,7 @@ def test_role_that_may_not_make_a_schema_migrates_in_one_made_for_it(
 )
 def test_search_path_of_role_and_database_change_nothing(
     owner_url: str,
-    scratch: Query,  # noqa: F811
+    scratch: Query,
     observe: Observe,
 ) -> None:
     role = role_of(owner_url)
@@ -178,8 +178,8 @@ def test_search_path_of_role_and_database_change_nothing(
     "F78", injected="a migration while a worker runs and a job's row is locked, with lock_timeout"
 )
 def test_migration_that_waits_for_a_lock_gives_up_and_can_be_repeated(
-    scratch_url: str,  # noqa: F811
-    scratch: Query,  # noqa: F811
+    scratch_url: str,
+    scratch: Query,
     scratch_worker: WorkerProcess,
     observe: Observe,
 ) -> None:
@@ -230,7 +230,7 @@ def test_migration_that_waits_for_a_lock_gives_up_and_can_be_repeated(
     "F79", injected="a project's tests in two processes at once, on a new database and on a kept one"
 )
 def test_users_tests_run_in_parallel_and_on_a_kept_database(
-    scratch_url: str,  # noqa: F811
+    scratch_url: str,
     tmp_path: Path,
     observe: Observe,
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from awa_django.migrations._run_sql import MIGRATION_LOCK
 from tests.conftest import PROJECT_DIR
-from tests.schema.conftest import Query
+from tests.scratch_database import Query
 from tests.waiting import wait_until
 
 MANAGE = [sys.executable, str(PROJECT_DIR / "manage.py")]
