@@ -1,10 +1,10 @@
-"""Locked: which running rows somebody else has locked, asked without waiting for them."""
+"""Which runs go on, and which of their rows somebody else has locked; asked without waiting for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from awa_django.storage._sql import Connection, fetch
+from awa_django.storage._sql import Connection, fetch, integers
 from awa_django.storage.rows import Attempt
 
 
@@ -18,11 +18,17 @@ def locked_runs(connection: Connection, attempts: Iterable[Attempt]) -> set[Atte
     others = [attempt for attempt in ordered if attempt not in ours]
     if not others:
         return set()
-    return {Attempt._make(row) for row in fetch(connection, "still_running", **_arrays(others))}
+    return still_running(connection, others)
 
 
-def _arrays(attempts: list[Attempt]) -> dict[str, list[int]]:
+def still_running(connection: Connection, attempts: Iterable[Attempt]) -> set[Attempt]:
+    """Those that run, locked or not; the others were cancelled, rescued, deleted, or have ended."""
+    rows = fetch(connection, "still_running", **_arrays(sorted(attempts)))
+    return {Attempt._make(row) for row in rows}
+
+
+def _arrays(attempts: list[Attempt]) -> dict[str, str]:
     return {
-        "job_ids": [attempt.job_id for attempt in attempts],
-        "run_leases": [attempt.run_lease for attempt in attempts],
+        "job_ids": integers(attempt.job_id for attempt in attempts),
+        "run_leases": integers(attempt.run_lease for attempt in attempts),
     }

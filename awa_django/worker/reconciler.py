@@ -10,9 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata
@@ -28,7 +26,7 @@ from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.rescuer import end_lost_runs, release_runs
 from awa_django.worker.service import Service
-from awa_django.worker.slots import Counter, Slot
+from awa_django.worker.slots import Counter
 
 logger = logging.getLogger(__name__)
 
@@ -152,10 +150,8 @@ class Reconciler(Service):
         children = list(self._children())
         if not children:
             return
-        held = [(child, slot) for child in children for slot in child.slots()]
         with self._session.use() as connection:
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
-            self._tell_cancelled(held, {Attempt(run.id, run.run_lease) for run in runs})
             if not runs:
                 self._suspects = set()
                 return
@@ -165,15 +161,6 @@ class Reconciler(Service):
             if forgotten:
                 self._release(connection, forgotten)
         self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
-
-    def _tell_cancelled(
-        self, held: Iterable[tuple[ChildProcess, Slot]], running: AbstractSet[Attempt]
-    ) -> None:
-        """Tell handlers whose row is not running in their name any more: cancelled, or rescued."""
-        old = time.monotonic() - 2 * MIN_AGE.total_seconds()
-        for child, slot in held:
-            if slot.held_at < old and slot.attempt not in running:
-                child.mark_cancelled(slot)
 
     def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
         logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))

@@ -26,6 +26,7 @@ from awa_django.conf import get_settings
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
 from awa_django.storage.cron_jobs import sync_cron_job
+from awa_django.worker.canceller import Canceller
 from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler
 from awa_django.worker.database import (
@@ -131,10 +132,11 @@ class Supervisor:
         settings = get_settings()
         living = self.children.living
         upkeep, seldom = self._session("upkeep"), self._session("seldom")
+        reconcile = self._session("reconcile")
         self._question = self._session("question")
         self.leader = Leader(self._session("leader"), self.name)
         self.reconciler = Reconciler(
-            self._session("reconcile"), living, worker=self.name, pid=os.getpid(), options=self.options
+            reconcile, living, worker=self.name, pid=os.getpid(), options=self.options
         )
         self.listener = Listener(
             self._session("listen", conninfo=settings.listen_url),
@@ -168,6 +170,7 @@ class Supervisor:
         self._services: list[Service] = [
             self.leader,
             self.reconciler,
+            Canceller(reconcile, living),
             self.listener,
             heartbeater,
             promoter,

@@ -1,10 +1,10 @@
-"""Locked: which running rows somebody else has locked, asked without waiting for them."""
+"""Locked: which runs go on, and which of their rows somebody else has locked."""
 
 from __future__ import annotations
 
 import pytest
 
-from awa_django.storage.locked import locked_runs
+from awa_django.storage.locked import locked_runs, still_running
 from awa_django.storage.rows import Attempt
 from tests.conftest import Connect
 from tests.factories import insert_job
@@ -35,3 +35,12 @@ def test_key_share_of_a_foreign_key_counts_as_free(connect: Connect) -> None:
     locker, ours = connect(autocommit=False), connect(autocommit=False)
     locker.execute("SELECT FROM awa.jobs_hot FOR KEY SHARE")
     assert locked_runs(ours, [attempt]) == set()
+
+
+def test_runs_that_go_on_are_named_locked_or_not(connect: Connect) -> None:
+    ids = [insert_job("running") for _ in range(2)]
+    over = [insert_job("running", run_lease=2), insert_job("cancelled", run_lease=1), 2**60]
+    locker = connect(autocommit=False)
+    locker.execute("SELECT FROM awa.jobs_hot WHERE id = %s FOR UPDATE", [ids[0]])
+    asked = [Attempt(job_id, 1) for job_id in (*reversed(over), *ids)]
+    assert still_running(connect(), asked) == {Attempt(job_id, 1) for job_id in ids}

@@ -158,18 +158,6 @@ def test_suspect_that_is_known_at_the_second_look_is_left(reconciler: Reconciler
     assert state(attempt) == "running"
 
 
-def test_handler_whose_row_runs_no_more_is_told(reconciler: Reconciler, child: FakeChild) -> None:
-    cancelled = Attempt(insert_job("cancelled", run_lease=1, worker="w/1"), 1)
-    alive, young = running(), Attempt(2**60, 1)
-    slots = {cancelled: child.hold(cancelled), alive: child.hold(alive), young: child.hold(young, age=0)}
-    reconciler.tick()
-    assert {attempt: child.is_told_to_stop(slot, attempt) for attempt, slot in slots.items()} == {
-        cancelled: True,
-        alive: False,
-        young: False,
-    }
-
-
 def instances() -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(
