@@ -14,7 +14,7 @@ from django.core.signals import setting_changed
 
 from awa_django.durations import as_duration
 from awa_django.errors import ConfigurationError
-from awa_django.retry import Exponential, RetryPolicy, from_json
+from awa_django.retry import Exponential, RetryPolicy, as_policy, from_json
 from awa_django.states import TERMINAL_STATES
 
 INSTANT = timedelta(milliseconds=1)
@@ -139,9 +139,7 @@ def _optional_duration(value: object, name: str) -> timedelta | None:
 def _policy(value: object, name: str) -> RetryPolicy:
     if isinstance(value, Mapping):
         return from_json(value)
-    if isinstance(value, RetryPolicy) and not isinstance(value, type):
-        return value
-    raise ValueError(f"{name} must be a retry policy such as Exponential(), not {value!r}")
+    return as_policy(value, name)
 
 
 def _retention(value: object, name: str) -> Retention:

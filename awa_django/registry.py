@@ -42,6 +42,10 @@ class Handler:
     declared_max_attempts: int | None = None
     declared_retry: RetryPolicy | None = None
     declared_timeout: timedelta | None = None
+    retry_on: tuple[type[Exception], ...] | None = None
+    """An Exception of another class fails the job at once; None: each is tried again."""
+    discard_on: tuple[type[Exception], ...] = ()
+    """An exception of these classes ends the job as cancelled."""
     unique: Unique | None = None
     tags: tuple[str, ...] = ()
     takes_context: bool = False

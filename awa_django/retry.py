@@ -1,16 +1,17 @@
 """Retry policies: from the attempt that failed to the wait before the next one.
 
 A policy is a plain object, made with timedeltas or seconds. ``delay`` answers for every integer,
-with never more than the cap.
+with never more than the cap. A function of the attempt will do too, where nothing has to be stored.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol, runtime_checkable
+from inspect import iscoroutinefunction
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from awa_django.durations import as_duration
 
@@ -107,6 +108,35 @@ class Fixed:
         return _jittered(self.wait.total_seconds(), self.jitter)
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What ``function`` answers to the number of the attempt that failed: a timedelta, or seconds."""
+
+    function: Callable[[int], timedelta | float]
+
+    def delay(self, attempt: int) -> timedelta:
+        return as_duration(self.function(attempt), "what the retry function returned")
+
+
+Retry: TypeAlias = RetryPolicy | Callable[[int], timedelta | float]
+
+
+def as_policy(value: object, name: str = "retry") -> RetryPolicy:
+    """The policy that ``value`` (a policy, or a function of the attempt) stands for.
+
+    Raises: ValueError naming ``name`` for anything else.
+    """
+    if not isinstance(value, type):
+        if isinstance(value, RetryPolicy):
+            return value
+        if callable(value) and not iscoroutinefunction(value):
+            return Computed(value)
+    raise ValueError(
+        f"{name} must be a policy such as Exponential(), or a function from the attempt to the wait, "
+        f"not {value!r}"
+    )
+
+
 def to_json(policy: RetryPolicy) -> dict[str, str | float]:
     """The policy as a JSON object (durations in seconds), to travel with one job.
 
@@ -132,7 +162,10 @@ def to_json(policy: RetryPolicy) -> dict[str, str | float]:
             }
         case Fixed(wait=wait, jitter=jitter):
             return {"policy": "fixed", "wait": wait.total_seconds(), "jitter": jitter}
-    raise ValueError(f"{policy!r} cannot be stored with a job: use Exponential, Linear or Fixed")
+    raise ValueError(
+        f"{policy!r} cannot be stored with a job: use Exponential, Linear or Fixed here, "
+        "or declare it with @job(retry=...)"
+    )
 
 
 def from_json(data: object) -> RetryPolicy:

@@ -14,7 +14,7 @@ from awa_django.conf import get_settings
 from awa_django.durations import as_duration
 from awa_django.errors import InvalidJob
 from awa_django.registry import Handler
-from awa_django.retry import RetryPolicy, to_json
+from awa_django.retry import RetryPolicy, as_policy, to_json
 from awa_django.storage.insert import JobShape, NewJob
 from awa_django.unique import Unique
 
@@ -225,7 +225,7 @@ def _metadata(options: Options) -> str:
 
 def _stored_policy(policy: RetryPolicy) -> dict[str, str | float]:
     try:
-        return to_json(policy)
+        return to_json(as_policy(policy))
     except ValueError as exc:
         raise InvalidJob(f"retry: {exc}") from exc
 

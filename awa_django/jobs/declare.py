@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Concatenate, Literal, Protocol, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Concatenate, Literal, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import iscoroutinefunction
 
@@ -27,10 +27,11 @@ from awa_django.enqueue.options import (
 from awa_django.errors import ConfigurationError, InvalidJob
 from awa_django.jobs.job import AnyJob, ContextJob, Job, P, R
 from awa_django.registry import MODULES, Handler, PeriodicJob
-from awa_django.retry import RetryPolicy
+from awa_django.retry import Retry, as_policy
 from awa_django.unique import Unique
 
 J = TypeVar("J", bound=AnyJob)
+Exceptions: TypeAlias = type[Exception] | Iterable[type[Exception]]
 
 
 class JobOptions(TypedDict, total=False):
@@ -40,7 +41,9 @@ class JobOptions(TypedDict, total=False):
     queue: str
     priority: int
     max_attempts: int
-    retry: RetryPolicy
+    retry: Retry
+    retry_on: Exceptions
+    discard_on: Exceptions
     timeout: timedelta | float
     unique: Unique
     tags: Iterable[str]
@@ -83,6 +86,8 @@ def job(
     ``tasks`` or ``jobs`` (``shop.send_receipt``). ``aliases`` are older kinds that it still runs.
     ``queue``, ``priority`` (1 is first, 4 last), ``max_attempts``, ``retry``, ``tags`` and
     ``unique`` hold unless one enqueue says otherwise. ``timeout`` counts from the start of a run.
+    ``retry_on`` are the exceptions after which it is tried again: another one fails the job at once.
+    ``discard_on`` are those that end the job as cancelled.
     ``takes_context`` passes a JobContext first. ``atomic`` (sync handlers) runs it in a transaction
     together with its completion. ``keep_result`` stores what it returns.
 
@@ -173,7 +178,9 @@ def _handler(function: Callable[..., object], takes_context: bool, options: JobO
             queue=options.get("queue", "default"),
             priority=options.get("priority", 2),
             declared_max_attempts=options.get("max_attempts"),
-            declared_retry=options.get("retry"),
+            declared_retry=as_policy(options["retry"]) if options.get("retry") is not None else None,
+            retry_on=_exceptions(options["retry_on"], "retry_on") if "retry_on" in options else None,
+            discard_on=_exceptions(options.get("discard_on", ()), "discard_on"),
             declared_timeout=_timeout(options.get("timeout")),
             unique=options.get("unique"),
             tags=checked_tags(options.get("tags", ())),
@@ -197,9 +204,6 @@ def _check(handler: Handler) -> None:
     check_whole(handler.priority, "priority", PRIORITIES.start, PRIORITIES.stop - 1)
     if handler.declared_max_attempts is not None:
         check_whole(handler.declared_max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
-    retry = handler.declared_retry
-    if retry is not None and (isinstance(retry, type) or not isinstance(retry, RetryPolicy)):
-        raise ValueError(f"retry must be a policy such as Exponential(), not {retry!r}")
     if handler.unique is None:
         return
     if not isinstance(handler.unique, Unique):
@@ -211,6 +215,14 @@ def _check(handler: Handler) -> None:
 
 def _timeout(timeout: object) -> timedelta | None:
     return None if timeout is None else as_duration(timeout, "timeout", least=timedelta(milliseconds=1))
+
+
+def _exceptions(classes: object, option: str) -> tuple[type[Exception], ...]:
+    listed = tuple(classes) if isinstance(classes, Iterable) else (classes,)
+    for each in listed:
+        if not isinstance(each, type) or not issubclass(each, Exception):
+            raise ValueError(f"{option} must be exception classes, not {each!r}")
+    return listed
 
 
 def _aliases(aliases: object) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Job(Generic[P, R]):
         ``run_at`` (an aware datetime) or ``delay`` (timedelta or seconds from the database's now):
         when. ``priority`` 1 (first) to 4, ``queue``, ``max_attempts``, ``unique`` (None for none),
         ``tags``, ``metadata`` (a JSON object), ``timeout`` and ``retry``: as declared by ``@job``,
-        for these jobs only.
+        for these jobs only. A policy must be one that can be stored: Exponential, Linear or Fixed.
 
         Raises: TypeError for an unknown option; InvalidJob naming one whose value is refused.
         """

@@ -63,7 +63,7 @@ def run_attempt(
     except _EndsAs as exc:
         outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
-        outcome = verdict.raised(job, exc, worker=worker)
+        outcome = verdict.raised(job, exc, worker=worker, handler=_whose(handler, arguments))
         if handler.hears_of_end:
             _tell(handler, context, arguments, outcome)
         return outcome
@@ -115,7 +115,7 @@ async def run_attempt_async(
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
         if forks.depth != depth:
             forks.leave(exc)
-        outcome = _timed_out_or_raised(job, exc, timer, seconds, worker)
+        outcome = _timed_out_or_raised(job, exc, timer, seconds, worker, _whose(handler, arguments))
         if handler.hears_of_end:
             await _tell_async(handler, context, arguments, outcome)
         return outcome
@@ -125,12 +125,22 @@ async def run_attempt_async(
 
 
 def _timed_out_or_raised(
-    job: ClaimedJob, exc: BaseException, timer: asyncio.Timeout | None, seconds: float | None, worker: str
+    job: ClaimedJob,
+    exc: BaseException,
+    timer: asyncio.Timeout | None,
+    seconds: float | None,
+    worker: str,
+    handler: Handler | None,
 ) -> Outcome:
     if isinstance(exc, TimeoutError) and timer is not None and timer.expired():
         error = f"timed out after {seconds:g} s"
         return verdict.failed(job, error, worker=worker, outcome="timed_out", class_name="TimeoutError")
-    return verdict.raised(job, exc, worker=worker)
+    return verdict.raised(job, exc, worker=worker, handler=handler)
+
+
+def _whose(handler: Handler, arguments: dict[str, object] | None) -> Handler | None:
+    """The handler, if the exception came out of it: its arguments were there."""
+    return None if arguments is None else handler
 
 
 def timeout_of(job: ClaimedJob, handler: Handler) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import traceback
 from datetime import timedelta
 from typing import Protocol
@@ -15,9 +16,12 @@ from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.errors import TerminalError
 from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
+from awa_django.registry import Handler
 from awa_django.retry import Exponential, RetryPolicy, from_json
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
+
+logger = logging.getLogger(__name__)
 
 # What is kept of an error, in characters: 1,000 attempts of these still make a row one can open.
 ERROR_LIMIT = 2_000
@@ -64,17 +68,24 @@ def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | Non
             return None
 
 
-def raised(run: Run, exc: BaseException, *, worker: str) -> Deferral | Ending:
-    """What an exception out of a handler means: try again after the backoff, or fail."""
+def raised(run: Run, exc: BaseException, *, worker: str, handler: Handler | None = None) -> Deferral | Ending:
+    """What an exception means: try again after the backoff, or fail, or be discarded.
+
+    ``handler`` is given when the exception is its own, to be judged by its ``retry_on`` and ``discard_on``.
+    """
+    error, class_name, trace = _message(exc), _class_name(exc), _traceback(exc)
     terminal = isinstance(exc, TerminalError)
-    return failed(
-        run,
-        _message(exc),
-        worker=worker,
-        terminal=terminal,
-        class_name=_class_name(exc),
-        trace=_traceback(exc),
-    )
+    if handler is not None and not terminal:
+        if isinstance(exc, handler.discard_on):
+            note = entry(run, error, worker=worker, outcome="discarded", class_name=class_name, trace=trace)
+            return Ending(_attempt(run), JobState.CANCELLED, note)
+        # What is no Exception (SystemExit, CancelledError) is the process's affair more than the job's.
+        terminal = (
+            handler.retry_on is not None
+            and isinstance(exc, Exception)
+            and not isinstance(exc, handler.retry_on)
+        )
+    return failed(run, error, worker=worker, terminal=terminal, class_name=class_name, trace=trace)
 
 
 def failed(
@@ -185,7 +196,12 @@ def backoff(run: Run) -> timedelta:
     """The wait after a failed attempt: the job's own policy, its kind's, or the setting's."""
     try:
         return min(max(_policy(run).delay(run.attempt), timedelta()), LONGEST_WAIT)
-    except Exception:  # noqa: BLE001  (a policy of the user's own must not leave the job running)
+    except Exception:  # a policy of the user's own must not leave the job running
+        logger.exception(
+            "job %s: its retry policy failed, the default one decides",
+            run.id,
+            extra={"job_id": run.id, "run_lease": run.run_lease, "kind": run.kind},
+        )
         return Exponential().delay(run.attempt)
 
 

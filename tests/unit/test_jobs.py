@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -133,6 +134,11 @@ def test_context_is_passed_in_a_direct_call_only() -> None:
         {"max_attempts": 1001},
         {"retry": Exponential},
         {"retry": 5},
+        {"retry": asyncio.sleep},
+        {"retry_on": "ValueError"},
+        {"retry_on": [ValueError()]},
+        {"discard_on": BaseException},
+        {"discard_on": None},
         {"timeout": 0},
         {"timeout": "5"},
         {"unique": True},
@@ -243,6 +249,10 @@ def test_policy_of_ones_own_cannot_travel_with_one_job() -> None:
     assert job(retry=Own())(send_receipt).handler.retry.delay(1) == timedelta(0)
     with pytest.raises(InvalidJob, match=r"retry: .*cannot be stored"):
         job(send_receipt).using(retry=Own())
+    with pytest.raises(InvalidJob, match=r"retry: .*declare it with @job"):
+        job(send_receipt).using(retry=lambda attempt: 5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="retry_on"):  # a class would have to be imported by its stored name
+        job(send_receipt).using(retry_on=ValueError)  # type: ignore[call-arg]
 
 
 def test_options_of_one_job_travel_in_its_metadata() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -120,6 +121,40 @@ def test_error_without_a_text_is_named_by_its_class() -> None:
     assert note(verdict.raised(run(), KeyError(), worker=W))["error"] == "KeyError"
 
 
+class Gone(Boom):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("exc", "ends_as", "how"),
+    [
+        (Boom("no"), JobState.RETRYABLE, "retried"),
+        (ConnectionRefusedError("no"), JobState.RETRYABLE, "retried"),
+        (ValueError("no"), JobState.FAILED, "failed"),
+        (Gone("no"), JobState.CANCELLED, "discarded"),
+        (TerminalError("no"), JobState.FAILED, "failed"),
+        (asyncio.CancelledError("no"), JobState.RETRYABLE, "retried"),
+    ],
+    ids=repr,
+)
+def test_classes_decide_what_becomes_of_an_exception_of_the_handler(
+    exc: BaseException, ends_as: JobState, how: str
+) -> None:
+    declared = job(kind="tests.verdict.classes", retry_on=(Boom, OSError), discard_on=Gone)(lambda: None)
+    registry.unregister(declared.handler)
+    outcome = verdict.raised(run(), exc, worker=W, handler=declared.handler)
+    assert (outcome.state, note(outcome)["outcome"], note(outcome)["error"]) == (ends_as, how, "no")
+    assert "traceback" in note(outcome)
+    last = verdict.raised(run(3), exc, worker=W, handler=declared.handler)
+    assert last.state == (JobState.CANCELLED if ends_as == JobState.CANCELLED else JobState.FAILED)
+
+
+def test_with_no_class_to_retry_on_each_exception_fails_the_job() -> None:
+    declared = job(kind="tests.verdict.never", retry_on=())(lambda: None)
+    registry.unregister(declared.handler)
+    assert verdict.raised(run(), Boom("no"), worker=W, handler=declared.handler).state == JobState.FAILED
+
+
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -162,6 +197,15 @@ def test_policy_that_answers_nonsense_still_backs_off(answer: object) -> None:
     finally:
         registry.unregister(declared.handler)
     assert timedelta() <= wait <= timedelta(days=365)
+
+
+def test_function_of_the_attempt_decides_the_wait() -> None:
+    declared = job(kind="tests.verdict.function", retry=lambda attempt: 10 * attempt)(lambda: None)
+    try:
+        waits = [verdict.backoff(run(attempt, kind="tests.verdict.function")) for attempt in (1, 3)]
+    finally:
+        registry.unregister(declared.handler)
+    assert waits == [timedelta(seconds=10), timedelta(seconds=30)]
 
 
 @pytest.mark.parametrize("attempt", [0, 1, 1000, 32767, 10**9])

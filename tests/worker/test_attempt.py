@@ -321,3 +321,21 @@ def test_async_handler_does_not_begin_when_what_comes_before_it_took_too_long() 
     given = {"prepare": prepare, "may_begin": lambda: False}
     assert run_async(late, claimed(), **given) == Release(Attempt(5, 9))
     assert begun == []
+
+
+def test_classes_judge_what_the_handler_raises_and_not_arguments_that_do_not_fit() -> None:
+    """InvalidJob is a ValueError: a deploy would discard the jobs of yesterday."""
+
+    @job(kind="t.judged", discard_on=ValueError)
+    def judged(number: int) -> None:
+        raise ValueError(number)
+
+    assert entry(run(judged, claimed('{"number": 1}')))["outcome"] == "discarded"
+    assert entry(run(judged, claimed('{"other": 1}')))["outcome"] == "retried"
+
+    @job(kind="t.judged_async", retry_on=OSError)
+    async def judged_async(number: int) -> None:
+        raise ValueError(number)
+
+    assert entry(run_async(judged_async, claimed('{"number": 1}')))["outcome"] == "failed"
+    assert entry(run_async(judged_async, claimed('{"other": 1}')))["outcome"] == "retried"
