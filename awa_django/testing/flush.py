@@ -1,4 +1,4 @@
-"""Empty the queue after a test that commits."""
+"""Empty the queue in the middle of a test that commits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from awa_django.storage import flush
 
 
 def flush_queue() -> None:
-    """Empty the queue's tables: Django's flush after a ``TransactionTestCase`` leaves them alone.
+    """Empty the queue's tables, as Django's flush does after each ``TransactionTestCase``.
 
-    Call it in ``setUp`` of a test that commits. It locks the tables, so no worker should run.
+    It locks the tables, so no worker should run.
     """
     alias = get_settings().database
     with transaction.atomic(using=alias):
