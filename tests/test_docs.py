@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.core.management import get_commands, load_command_class
 from django.db import connection, transaction
 
 from awa_django import conf, registry, testing
@@ -39,15 +38,6 @@ def snippets() -> Iterator[dict[str, Any]]:
     for handler in registry.handlers():
         if handler.function.__module__ == "readme.tasks":
             registry.unregister(handler)
-
-
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/settings.md", "docs/raw-sql.md", "docs/testing.md", "docs/admin.md"]
-)
-def test_every_python_block_compiles(page: str) -> None:
-    assert blocks(page, "python")
-    for block in blocks(page, "python"):
-        compile(block, page, "exec")
 
 
 @pytest.mark.django_db
@@ -122,14 +112,3 @@ def test_every_setting_is_documented_with_its_name() -> None:
     page = (PROJECT_DIR / "docs/settings.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
     assert documented == set(conf._READERS)
-
-
-def test_every_option_of_the_worker_is_documented() -> None:
-    page = (PROJECT_DIR / "docs/worker.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE))
-    command = load_command_class(get_commands()["awa_worker"], "awa_worker")
-    parser = command.create_parser("manage.py", "awa_worker")
-    options = {
-        option for action in parser._actions for option in action.option_strings if option.startswith("--")
-    }
-    assert documented == options - DJANGO_OPTIONS
