@@ -52,6 +52,13 @@ class Handler:
     atomic: bool = False
     keep_result: bool = False
     aliases: tuple[str, ...] = ()
+    declared_as: object = field(default=None, repr=False)
+    """What the decorator made of the function."""
+
+    @property
+    def sender(self) -> object:
+        """Who sends the signals about its jobs: what people have in hand, not this record."""
+        return self.declared_as
 
     @property
     def max_attempts(self) -> int:

@@ -99,7 +99,9 @@ def job(
         if unknown:
             raise TypeError(f"@job has no option {', '.join(sorted(unknown))}")
         handler = registry.register(_handler(function, takes_context, options))
-        return ContextJob(handler) if takes_context else Job(handler)
+        made: AnyJob = ContextJob(handler) if takes_context else Job(handler)
+        object.__setattr__(handler, "declared_as", made)  # each knows the other, so one comes first
+        return made
 
     return declare if function is None else declare(function)
 

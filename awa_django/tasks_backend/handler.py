@@ -114,6 +114,10 @@ class TaskHandler(Handler):
     hears_of_end: ClassVar[bool] = True
     task: AnyTask = field(repr=False)
 
+    @property
+    def sender(self) -> object:
+        return self.task
+
     def key_args(self, args_json: str) -> dict[str, JSON]:
         return cast("TaskSignature", self.signature).by_name(args_json)
 

@@ -20,14 +20,16 @@ from awa_django.codec import JSON
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError, JobNotFound, UnknownJobKind
 from awa_django.models import DeferredJob
+from awa_django.signals import BY_END
 from awa_django.storage import operate
 from awa_django.storage.claim import ClaimRequest, claim, claim_one
 from awa_django.storage.heartbeat import progress
 from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
-from awa_django.storage.rows import ClaimedJob, Outcome
+from awa_django.storage.rows import ClaimedJob, Completion, Outcome
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, run_attempt_async
+from awa_django.worker.notifier import tell
 from awa_django.worker.settle import settle
 
 WORKER = "testing"
@@ -163,6 +165,7 @@ def _run(job: ClaimedJob) -> Run:
         with _savepoints():
             outcome = run_attempt(job, handler, worker=WORKER, report=reported.update)
     if outcome is None:  # an atomic handler, committed with its completion
+        tell(job, handler, Completion(job.key), worker=WORKER)
         return Run(id=job.id, kind=job.kind, outcome="completed")
     if reported:
         stored = json.loads(job.progress) if job.progress else {}
@@ -170,6 +173,9 @@ def _run(job: ClaimedJob) -> Run:
     settlement = settle(_psycopg_connection(), [outcome], worker=WORKER)
     if job.id not in settlement.done:
         return Run(id=job.id, kind=job.kind, outcome="stale")
+    outcome = settlement.instead.get(job.id, outcome)
+    if verdict.describe(outcome) in BY_END:
+        tell(job, handler, outcome, worker=WORKER)
     entry = json.loads(getattr(outcome, "entry", None) or "{}")
     return Run(
         id=job.id,

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import psycopg
 
-from awa_django import failpoints
+from awa_django import failpoints, signals
 from awa_django.codec import JSON
 from awa_django.storage import finalize, wake
 from awa_django.storage.heartbeat import progress as store_progress
@@ -22,7 +22,8 @@ from awa_django.storage.rows import Attempt, Completion, Outcome
 from awa_django.worker import verdict
 from awa_django.worker.database import Session
 from awa_django.worker.holdings import HeldJob, Holdings
-from awa_django.worker.settle import settle
+from awa_django.worker.notifier import Notifier
+from awa_django.worker.settle import Settlement, settle
 from awa_django.worker.slots import Counter, SlotWriter
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Completer:
         self._reports: dict[int, tuple[HeldJob, dict[str, JSON]]] = {}
         self._something = threading.Event()
         self._stopping = threading.Event()
+        self._notifier = Notifier(worker=worker, holdings=holdings)
         self._thread = threading.Thread(target=self._serve, name="awa-completer", daemon=True)
 
     def start(self) -> None:
@@ -113,6 +115,7 @@ class Completer:
             self._slots.set(Counter.COMPLETER_TICK_NS, time.monotonic_ns())
             if self._stopping.is_set() and not self._ended and not self._blocked:
                 self._session.close()
+                self._notifier.stop()
                 return
 
     def _seconds_to_retry(self) -> float:
@@ -150,7 +153,11 @@ class Completer:
         finished_already = [held for held, outcome in batch if outcome is None]
         if finished_already:
             self._slots.add(Counter.COMPLETED, len(finished_already))
-            self._holdings.give_back(finished_already)
+            if signals.are_heard():
+                for held in finished_already:
+                    self._notifier.put(held, Completion(held.attempt))
+            else:
+                self._holdings.give_back(finished_already)
         waiting = {held.job.id: (held, outcome) for held, outcome in batch if outcome is not None}
         # What was blocked may have been written by a send whose answer was lost.
         sent_before = not is_patient
@@ -203,21 +210,23 @@ class Completer:
         if blocked:
             self._blocked += [waiting[job_id] for job_id in blocked]
             self._retry_at = time.monotonic() + BLOCKED_WAIT
-        self._confirm(waiting, done, blocked, settlement.superseded)
+        self._confirm(waiting, done, blocked, settlement)
 
     def _confirm(
         self,
         waiting: dict[int, tuple[HeldJob, Outcome]],
         done: set[int],
         blocked: set[int],
-        superseded: set[int],
+        settlement: Settlement,
     ) -> None:
         counts: dict[Counter, int] = {}
         for job_id, (held, outcome) in waiting.items():
             if job_id in blocked:
                 continue
-            if job_id in superseded:
+            if job_id in settlement.superseded:
                 counter = Counter.SUPERSEDED
+            elif job_id in settlement.instead:
+                counter = _COUNTER_OF[verdict.describe(settlement.instead[job_id])]
             elif job_id in done:
                 counter = _COUNTER_OF[verdict.describe(outcome)]
             else:
@@ -233,7 +242,17 @@ class Completer:
             self._slots.add(counter, count)
         if Counter.RELEASED in counts:
             self._on_release(counts[Counter.RELEASED])
-        self._holdings.give_back(held for job_id, (held, _) in waiting.items() if job_id not in blocked)
+        concluded = (held for job_id, (held, _) in waiting.items() if job_id not in blocked)
+        if not signals.are_heard():
+            self._holdings.give_back(concluded)
+            return
+        for held in concluded:
+            job_id = held.job.id
+            outcome = settlement.instead.get(job_id, waiting[job_id][1])
+            if job_id in done and verdict.describe(outcome) in signals.BY_END:
+                self._notifier.put(held, outcome)
+            else:
+                self._holdings.give_back([held])
 
     def _write_reports(self) -> None:
         reports = {}

@@ -45,6 +45,8 @@ class Settlement:
     """Ids of the jobs whose outcome is written."""
     superseded: set[int] = field(default_factory=set)
     """Those of them that ended otherwise: another job holds their unique key."""
+    instead: dict[int, Ending] = field(default_factory=dict)
+    """How those of them ended whose own outcome the database refused."""
     released_queues: set[str] = field(default_factory=set)
     """Queues in which jobs became available again."""
     blocked: list[Outcome] = field(default_factory=list)
@@ -149,6 +151,7 @@ def _write_substitute(
             with _savepoint(connection):
                 ended = write(connection, ending)
             settlement.done |= ended
+            settlement.instead |= dict.fromkeys(ended, ending)
             if isinstance(exc, psycopg.errors.UniqueViolation):
                 settlement.superseded |= ended
             return
