@@ -102,6 +102,13 @@ def test_the_tests_of_the_testing_page_pass(snippets: dict[str, Any]) -> None:
     assert not result.errors + result.failures, result.errors + result.failures
 
 
+@pytest.mark.django_db
+def test_the_fixture_of_the_testing_page_works(snippets: dict[str, Any]) -> None:
+    for block in blocks("docs/testing.md", "python"):
+        exec(block, snippets)
+    snippets["test_an_order_sends_a_receipt"](testing)
+
+
 def test_every_function_for_tests_is_documented() -> None:
     page = (PROJECT_DIR / "docs/testing.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([a-z_]+)\(", page, re.MULTILINE))

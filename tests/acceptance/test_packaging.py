@@ -85,7 +85,7 @@ def package_files() -> set[str]:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")  # a build leaves files where it runs
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pytest_awa.py"):
         shutil.copy(PROJECT_DIR / name, source)
     for name in ("awa_django", "benchmarks", "example_project", "tests"):
         shutil.copytree(PROJECT_DIR / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -147,7 +147,7 @@ def site(wheel: Path, database: dict[str, Any], tmp_path_factory: pytest.TempPat
 
 def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: Path) -> None:
     names = [name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name]
-    assert set(names) == package_files()
+    assert set(names) == {*package_files(), "pytest_awa.py"}  # the plugin for pytest is beside the package
     assert "awa_django/py.typed" in names
     assert any(name.endswith(".reverse.sql") for name in names)
     assert any(name.startswith("awa_django/storage/sql/") for name in names)
