@@ -12,13 +12,14 @@ from multiprocessing.connection import Connection
 
 import django
 from django.apps import apps
-from django.db import connections
 
 from awa_django import failpoints
 from awa_django.conf import get_settings
+from awa_django.worker import middleware
 from awa_django.worker.claimer import Claimer
 from awa_django.worker.completer import Completer
 from awa_django.worker.database import BATCH_PATIENCE, Session
+from awa_django.worker.django_connections import disconnect
 from awa_django.worker.executor import Executor
 from awa_django.worker.forks import watch_forks
 from awa_django.worker.holdings import LONGEST_HOLD, Holdings
@@ -66,6 +67,7 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
         if not apps.ready:
             django.setup()
         watch_forks()
+        middleware.load()
         child = Child(spec)
     except Exception as exc:
         logger.exception("a worker process cannot start")
@@ -109,7 +111,7 @@ class Child:
 
     def serve(self, pipe: Connection) -> None:
         """Run until told to stop, or until the supervisor is gone; returns with nothing in hand."""
-        connections.close_all()  # a forked process owns none of its parent's
+        disconnect()  # a forked process owns none of its parent's
         self.completer.start()
         self.executor.start()
         self.claimer.start()

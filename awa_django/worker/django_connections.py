@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
-from django.db import close_old_connections, reset_queries
+from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.signals import connection_created
+from psycopg.pq import TransactionStatus
+
+logger = logging.getLogger(__name__)
+
+# A session in one of these is in a transaction that nobody will end.
+_OPEN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 class _Thread(threading.local):
@@ -23,6 +32,59 @@ def tidy() -> None:
     if _thread.has_connected:
         reset_queries()
         close_old_connections()
+
+
+def tidy_own_thread() -> None:
+    """``tidy`` where one job runs at a time: no transaction may go on from one job to the next.
+
+    Django closes no connection inside of an atomic block. So what a handler entered and never left
+    would take in all jobs to come on this thread, and commit none of their work.
+    """
+    if _thread.has_connected:
+        for connection in connections.all(initialized_only=True):
+            if _is_in_transaction(connection):
+                _drop(connection)
+        tidy()
+
+
+def disconnect() -> None:
+    """Close the connections of this thread, and the pools of this process: it has no sessions then."""
+    connections.close_all()
+    pools = DatabaseWrapper._connection_pools  # type: ignore[attr-defined]
+    while pools:
+        pools.popitem()[1].close()
+
+
+def forget_inherited() -> list[object]:
+    """In a process just forked: let Django open connections of its own; what its parent had, to be kept.
+
+    The sockets are the parent's: kept, unused and unclosed, for closing would end the parent's sessions.
+    """
+    inherited: list[object] = []
+    for connection in connections.all(initialized_only=True):
+        inherited.append(connection)
+        del connections[connection.alias]
+    pools = DatabaseWrapper._connection_pools  # type: ignore[attr-defined]
+    while pools:
+        inherited.append(pools.popitem()[1])
+    return inherited
+
+
+def _is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a block is open, or a transaction that Django knows nothing of (a handler's own BEGIN)."""
+    pgconn = getattr(connection.connection, "pgconn", None)  # other databases have none
+    return connection.in_atomic_block or (pgconn is not None and pgconn.transaction_status in _OPEN)
+
+
+def _drop(connection: BaseDatabaseWrapper) -> None:
+    """End its session, which rolls back; the next job gets another connection."""
+    logger.warning(
+        "a handler left a transaction open on the database alias %s: it is rolled back", connection.alias
+    )
+    try:
+        connection.close()
+    finally:
+        del connections[connection.alias]
 
 
 def _note(**_: object) -> None:

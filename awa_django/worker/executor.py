@@ -17,7 +17,7 @@ from awa_django.conf import get_settings
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, timeout_of
-from awa_django.worker.django_connections import tidy
+from awa_django.worker.django_connections import tidy_own_thread
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.loop_runner import LoopRunner
 from awa_django.worker.options import WorkerOptions
@@ -229,13 +229,13 @@ class Executor:
             logger.exception("job %s: its attempt could not be made", held.job.id, extra=_extra(held))
             outcome = verdict.raised(held.job, exc, worker=self._worker)
         try:
-            tidy()
+            tidy_own_thread()
         except Exception:
             logger.exception("closing connections after job %s failed", held.job.id, extra=_extra(held))
         return self._ended(held, outcome)
 
     def _attempt(self, held: HeldJob) -> Outcome | None:
-        tidy()
+        tidy_own_thread()
         handler = handler_of(held)
         timeout = timeout_of(held.job, handler)
         started = held.started_at = time.monotonic()

@@ -9,7 +9,7 @@ import threading
 import traceback
 from typing import NoReturn
 
-from django.db import connections
+from awa_django.worker.django_connections import forget_inherited
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +60,4 @@ def _forget_worker() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     _take_signals()
-    # The sockets are the parent's: kept, unused and unclosed, for closing would end the parent's
-    # sessions. Django opens others when asked.
-    for connection in connections.all(initialized_only=True):
-        _inherited.append(connection)
-        del connections[connection.alias]
+    _inherited.extend(forget_inherited())

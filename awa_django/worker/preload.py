@@ -12,8 +12,7 @@ import django
 
 with contextlib.suppress(Exception):
     django.setup()
-    from django.db import connections
-
     from awa_django.worker import child  # noqa: F401  (the modules a child needs, once for all of them)
+    from awa_django.worker.django_connections import disconnect
 
-    connections.close_all()
+    disconnect()  # what an app's ready() opened would be in every child

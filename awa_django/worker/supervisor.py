@@ -6,7 +6,6 @@ It runs no handler, so nothing that a handler does can stop it.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import random
@@ -19,16 +18,14 @@ from collections.abc import Iterator
 from multiprocessing import connection as mp_connection
 
 import psycopg
-from django.db import connections
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
-from awa_django.storage.cron_jobs import sync_cron_job
 from awa_django.worker.canceller import Canceller
 from awa_django.worker.children import Children
-from awa_django.worker.cron_scheduler import CronScheduler
+from awa_django.worker.cron_scheduler import CronScheduler, declare_schedule
 from awa_django.worker.database import (
     BATCH_PATIENCE,
     STATEMENT_LIMIT,
@@ -36,6 +33,7 @@ from awa_django.worker.database import (
     Session,
     check_schema,
 )
+from awa_django.worker.django_connections import disconnect
 from awa_django.worker.health import Health, HealthServer, examine
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
@@ -209,7 +207,7 @@ class Supervisor:
                 mp_connection.wait([self._poked], timeout=random.uniform(0.5, 1.5))
             finally:
                 session.close()
-        connections.close_all()  # nothing of the parent's may be open when children are forked
+        disconnect()  # nothing that an app's ready() opened is needed here any more
 
     def _look(self) -> bool:
         """Wait for something to happen and see to it; whether all is over."""
@@ -337,16 +335,4 @@ def _declare(connection: PsycopgConnection) -> None:
     """Write the kinds and schedules that the code declares."""
     catalogue_kinds(connection, {handler.kind: handler.queue for handler in registry.handlers()})
     for periodic in registry.periodic_jobs():
-        sync_cron_job(
-            connection,
-            name=periodic.name,
-            cron_expr=periodic.cron_expr,
-            timezone=periodic.timezone,
-            kind=periodic.kind,
-            queue=periodic.queue,
-            args=periodic.encode(),
-            priority=periodic.priority,
-            max_attempts=periodic.max_attempts,
-            tags=periodic.tags,
-            metadata=json.dumps(dict(periodic.metadata)),
-        )
+        declare_schedule(connection, periodic)

@@ -305,7 +305,7 @@ def test_error_round_the_handler_ends_the_attempt_and_not_the_thread(
         if len(calls) in (1, 4):  # before the first handler, and after the second
             raise RuntimeError("cannot close")
 
-    monkeypatch.setattr(module, "tidy", broken)
+    monkeypatch.setattr(module, "tidy_own_thread", broken)
     bench.go.set()
     first, second, third = bench.submit("t.wait", 3)
     wait_until(lambda: len(bench.outcomes) == 3)
