@@ -21,6 +21,7 @@ INSTANT = timedelta(milliseconds=1)
 MEBIBYTE = 1024 * 1024
 # jsonb itself ends at 256 MiB; a payload of that size belongs into storage of its own.
 LARGEST_ARGS = 64 * MEBIBYTE
+CARRIED = ("language", "time_zone", "traceparent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class AwaSettings:
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
     # "host:port" of the worker's health page; None serves none.
     health: str | None = None
+    # Dotted paths of what stands round each handler, the first outermost.
+    middleware: tuple[str, ...] = ()
+    # Which of CARRIED go from who enqueues to the handler, in the job's metadata.
+    carry: tuple[str, ...] = ()
 
 
 def get_settings() -> AwaSettings:
@@ -120,6 +125,14 @@ def _names(value: object, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise ValueError(f"{name} must be a list of strings, not {value!r}")
     return tuple(_text(item, name) for item in value)
+
+
+def _carried(value: object, name: str) -> tuple[str, ...]:
+    names = _names(value, name)
+    for each in names:
+        if each not in CARRIED:
+            raise ValueError(f"{name} must be some of {', '.join(CARRIED)}, not {each!r}")
+    return names
 
 
 def _whole(value: object, name: str, least: int, most: int) -> int:
@@ -187,4 +200,6 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "IMPORTS": _names,
     "REDACT": _names,
     "HEALTH": _optional_text,
+    "MIDDLEWARE": _names,
+    "CARRY": _carried,
 }

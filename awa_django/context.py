@@ -18,8 +18,8 @@ class JobContext:
     token to make an outside effect idempotent.
 
     ``worker`` names the process that runs it. ``deadline`` is None when the job has no timeout.
-    ``checkpoint`` is what an earlier attempt reported last. The executor makes it and gives the two
-    callables.
+    ``checkpoint`` is what an earlier attempt reported last. The executor makes it and gives the
+    callables; ``_call`` is what middleware stands round.
     """
 
     job_id: int
@@ -35,6 +35,7 @@ class JobContext:
     checkpoint: JSON = None
     cancelled: Callable[[], bool] = field(repr=False, default=lambda: False)
     report: Callable[[dict[str, JSON]], None] = field(repr=False, default=lambda progress: None)
+    _call: Callable[[JobContext], object] = field(repr=False, default=lambda context: None)
 
     @property
     def is_cancelled(self) -> bool:

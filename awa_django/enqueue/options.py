@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from awa_django.carry import captured
 from awa_django.codec import JSON, plain_json
 from awa_django.conf import get_settings
 from awa_django.durations import as_duration
@@ -210,7 +211,8 @@ def checked_metadata(metadata: object) -> dict[str, JSON]:
 
 
 def _metadata(options: Options) -> str:
-    metadata: dict[str, object] = dict(options.metadata)
+    carry = get_settings().carry
+    metadata: dict[str, object] = {**captured(carry), **options.metadata} if carry else dict(options.metadata)
     if isinstance(options.timeout, timedelta):
         metadata[f"{RESERVED}timeout"] = options.timeout.total_seconds()
     if options.retry is not None:

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django.db import Error, connections, transaction
 
 from awa_django.codec import JSON, encode_result
-from awa_django.conf import get_settings
+from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
 from awa_django.registry import Handler
 from awa_django.states import JobState
@@ -24,6 +24,7 @@ from awa_django.storage.claim import claimed_args
 from awa_django.storage.rows import ClaimedJob, Completion, Outcome, Release
 from awa_django.worker import forks, verdict
 from awa_django.worker.database import is_connection_error
+from awa_django.worker.middleware import Surrounded
 
 logger = logging.getLogger(__name__)
 
@@ -51,15 +52,17 @@ def run_attempt(
             args = _read_args(job)
             if not may_begin():
                 return Release(job.key)
-        if handler.takes_context:
+        settings = get_settings()
+        surrounded = Surrounded(handler) if settings.middleware or settings.carry else handler
+        if handler.takes_context or surrounded is not handler:
             context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
         if handler.atomic:
-            stored = _run_atomic(job, handler, context, arguments, worker, may_begin)
+            stored = _run_atomic(job, surrounded, context, arguments, worker, may_begin)
             if handler.hears_of_end:
                 _tell(handler, context, arguments, stored)
             return None
-        outcome = _returned(job, handler, _call(handler, context, arguments), worker)
+        outcome = _returned(job, handler, _call(surrounded, context, arguments), worker, settings)
     except _EndsAs as exc:
         outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
@@ -98,10 +101,12 @@ async def run_attempt_async(
             args = await sync_to_async(_read_args)(job)
         if not may_begin():
             return Release(job.key)
-        if handler.takes_context:
+        settings = get_settings()
+        surrounded = Surrounded(handler) if settings.middleware or settings.carry else handler
+        if handler.takes_context or surrounded is not handler:
             context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
-        running = handler.call(context, arguments)
+        running = surrounded.call(context, arguments)
         if timer is None:
             value = await running  # type: ignore[misc]
         else:
@@ -109,7 +114,7 @@ async def run_attempt_async(
                 value = await running  # type: ignore[misc]
         if forks.depth != depth:
             forks.leave(None)
-        outcome = _returned(job, handler, value, worker)
+        outcome = _returned(job, handler, value, worker, settings)
     except _EndsAs as exc:
         outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (CancelledError and its like end the job, never the loop)
@@ -180,7 +185,7 @@ async def _tell_async(
         logger.exception("job %s: what follows its end was ended", outcome.attempt.job_id)
 
 
-def _call(handler: Handler, context: JobContext | None, arguments: dict[str, object]) -> object:
+def _call(handler: Handler | Surrounded, context: JobContext | None, arguments: dict[str, object]) -> object:
     """What the handler returns; a process that it forked goes no further than this."""
     depth = forks.depth
     try:
@@ -196,18 +201,19 @@ def _call(handler: Handler, context: JobContext | None, arguments: dict[str, obj
 
 def _run_atomic(
     job: ClaimedJob,
-    handler: Handler,
+    handler: Handler | Surrounded,
     context: JobContext | None,
     arguments: dict[str, object],
     worker: str,
     may_begin: Callable[[], bool],
 ) -> Outcome:
     """The handler and its completion in one transaction: its database effects happen exactly once."""
-    alias = get_settings().database
+    settings = get_settings()
+    alias = settings.database
     with transaction.atomic(using=alias):
         if not may_begin():  # a dead connection, or a new one, may have taken its time
             raise _EndsAs(Release(job.key))
-        outcome = _returned(job, handler, _call(handler, context, arguments), worker)
+        outcome = _returned(job, handler, _call(handler, context, arguments), worker, settings)
         if not isinstance(outcome, Completion):
             raise _EndsAs(outcome)
         if outcome.delete:
@@ -251,13 +257,15 @@ def _read_args(job: ClaimedJob) -> str:
     return args
 
 
-def _returned(job: ClaimedJob, handler: Handler, value: object, worker: str) -> Outcome:
+def _returned(
+    job: ClaimedJob, handler: Handler | Surrounded, value: object, worker: str, settings: AwaSettings
+) -> Outcome:
     if value is not None:
         outcome = verdict.returned(job, value, worker=worker)
         if outcome is not None:
             return outcome
     result = encode_result(value) if handler.keep_result else None
-    delete = not get_settings().retention.of(job.queue, JobState.COMPLETED)
+    delete = not settings.retention.of(job.queue, JobState.COMPLETED)
     return verdict.completed(job, result, delete=delete)
 
 
