@@ -12,6 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.core.signals import setting_changed
 
+from awa_django.cron import DEFAULT_CATCH_UP, Missed, check_missed, validate
 from awa_django.durations import as_duration
 from awa_django.errors import ConfigurationError
 from awa_django.retry import Exponential, RetryPolicy, as_policy, from_json
@@ -22,6 +23,7 @@ MEBIBYTE = 1024 * 1024
 # jsonb itself ends at 256 MiB; a payload of that size belongs into storage of its own.
 LARGEST_ARGS = 64 * MEBIBYTE
 CARRIED = ("language", "time_zone", "traceparent")
+LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,19 @@ class Retention:
     def of(self, queue: str, state: str) -> timedelta:
         """How long a job of ``queue`` that ended in ``state`` is kept; zero deletes it at its end."""
         return self.by_queue.get(queue, {}).get(state, self.by_state[state])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodicSetting:
+    """A schedule that the settings declare: at each fire time of ``cron`` one job of the kind ``job``."""
+
+    name: str
+    job: str
+    cron: str
+    timezone: str = "UTC"
+    args: Mapping[str, object] = field(default_factory=dict)
+    missed: Missed = "coalesce"
+    catch_up_limit: int = DEFAULT_CATCH_UP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +77,7 @@ class AwaSettings:
     listen_url: str | None = None
     max_args_bytes: int = MEBIBYTE
     imports: tuple[str, ...] = ()
+    periodic: Mapping[str, PeriodicSetting] = field(default_factory=dict)
     # Parts of key names, in lower case, whose values are masked in admin, logs and exports.
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
     # "host:port" of the worker's health page; None serves none.
@@ -173,6 +189,34 @@ def _retention(value: object, name: str) -> Retention:
     )
 
 
+def _periodic(value: object, name: str) -> dict[str, PeriodicSetting]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a dict of schedules by their names, not {value!r}")
+    return {key: _periodic_entry(entry, key, f"{name}[{key!r}]") for key, entry in value.items()}
+
+
+def _periodic_entry(value: object, key: object, name: str) -> PeriodicSetting:
+    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_NAME or "\0" in key:
+        raise ValueError(f"{name}: the name of a schedule must be a string of 1 to {LONGEST_NAME} characters")
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be a dict such as {{'job': ..., 'cron': ...}}, not {value!r}")
+    known = PeriodicSetting.__dataclass_fields__.keys() - {"name"}
+    for option in value.keys() - known:
+        raise ValueError(f"{name} has no key {option!r}: it takes {', '.join(sorted(known))}")
+    for option in ("job", "cron"):
+        _text(value.get(option), f"{name}[{option!r}]")
+    if not isinstance(value.get("args", {}), Mapping):
+        raise ValueError(f"{name}['args'] must be a dict of the job's arguments, not {value['args']!r}")
+    made = PeriodicSetting(name=key, **value)
+    _text(made.timezone, f"{name}['timezone']")
+    try:
+        check_missed(made.missed, made.catch_up_limit)
+        validate(made.cron, made.timezone)
+    except (ValueError, ConfigurationError) as exc:
+        raise ValueError(f"{name}: {exc}") from exc
+    return made
+
+
 def _by_state(value: object, name: str) -> dict[str, timedelta]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a dict, not {value!r}")
@@ -198,6 +242,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "LISTEN_URL": _optional_text,
     "MAX_ARGS_BYTES": partial(_whole, least=2, most=LARGEST_ARGS),
     "IMPORTS": _names,
+    "PERIODIC": _periodic,
     "REDACT": _names,
     "HEALTH": _optional_text,
     "MIDDLEWARE": _names,

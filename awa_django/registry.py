@@ -15,8 +15,9 @@ from django.utils.module_loading import module_has_submodule
 
 from awa_django.binding import Signature
 from awa_django.codec import JSON
-from awa_django.conf import get_settings
-from awa_django.errors import ConfigurationError, UnknownJobKind
+from awa_django.conf import PeriodicSetting, get_settings
+from awa_django.cron import DEFAULT_CATCH_UP, Missed
+from awa_django.errors import ConfigurationError, InvalidJob, UnknownJobKind
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 
@@ -113,7 +114,10 @@ class Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodicJob:
-    """A declared schedule: at each fire time of the expression one job of the handler."""
+    """A declared schedule: at each fire time of the expression one job of the handler.
+
+    ``missed`` is what happens to fires while no worker led; ``catch_up_limit`` bounds ``catch_up``.
+    """
 
     name: str
     cron_expr: str
@@ -121,6 +125,8 @@ class PeriodicJob:
     handler: Handler
     arguments: Mapping[str, object] = field(default_factory=dict)
     metadata: Mapping[str, JSON] = field(default_factory=dict)
+    missed: Missed = "coalesce"
+    catch_up_limit: int = DEFAULT_CATCH_UP
 
     @property
     def kind(self) -> str:
@@ -235,8 +241,36 @@ def register_periodic(job: PeriodicJob) -> PeriodicJob:
 
 
 def periodic_jobs() -> list[PeriodicJob]:
-    """All declared schedules, by name."""
-    return [_periodic[name] for name in sorted(_periodic)]
+    """All declared schedules, those of ``AWA["PERIODIC"]`` too, by name.
+
+    Raises: ConfigurationError naming the entry of the setting that fits no handler.
+    """
+    jobs = [*_periodic.values(), *map(_from_settings, get_settings().periodic.values())]
+    return sorted(jobs, key=lambda job: job.name)
+
+
+def _from_settings(entry: PeriodicSetting) -> PeriodicJob:
+    where = f"AWA['PERIODIC'][{entry.name!r}]"
+    handler = find(entry.job)
+    if handler is None:
+        raise ConfigurationError(f"{where} names the job {entry.job!r}, which no handler has as its kind")
+    if entry.name in _periodic:
+        raise ConfigurationError(
+            f"{where} has the name of a schedule that {_periodic[entry.name].handler.where} declares"
+        )
+    try:
+        arguments = handler.bind((), entry.args)
+    except InvalidJob as exc:
+        raise ConfigurationError(f"{where}: {exc}") from exc
+    return PeriodicJob(
+        name=entry.name,
+        cron_expr=entry.cron,
+        timezone=entry.timezone,
+        handler=handler,
+        arguments=arguments,
+        missed=entry.missed,
+        catch_up_limit=entry.catch_up_limit,
+    )
 
 
 def discover() -> list[ModuleType]:

@@ -113,15 +113,23 @@ def periodic(
     args: Mapping[str, object] | None = None,
     name: str | None = None,
     metadata: Mapping[str, object] | None = None,
+    missed: cron.Missed = "coalesce",
+    catch_up_limit: int = cron.DEFAULT_CATCH_UP,
 ) -> _PeriodicDecorator:
     """Run a job by the clock: once per fire time of the cron expression, read in the time zone.
 
     Decorates a Job (put it above ``@job``) or a plain function. ``args`` are the job's arguments.
     ``name`` is the schedule's own, by default the kind; a second schedule of a job needs one.
+    ``missed`` says what happens to fires while no worker ran: ``coalesce`` makes one job for all of them,
+    ``skip`` none, ``catch_up`` one for each of the newest ``catch_up_limit``.
 
     Raises: ConfigurationError for an expression, zone, argument or name that cannot be used.
     """
     cron.validate(cron_expr, timezone)
+    try:
+        cron.check_missed(missed, catch_up_limit)
+    except ValueError as exc:
+        raise ConfigurationError(f"@periodic: {exc}") from exc
 
     def declare(function: AnyJob | Callable[..., object]) -> AnyJob:
         target = function if isinstance(function, Job) else cast("AnyJob", job(function))
@@ -140,6 +148,8 @@ def periodic(
                 handler=handler,
                 arguments=arguments,
                 metadata=checked,
+                missed=missed,
+                catch_up_limit=catch_up_limit,
             )
         )
         return target

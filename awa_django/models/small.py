@@ -53,7 +53,10 @@ class QueueMeta(ReadOnlyModel):
 class CronJob(ReadOnlyModel):
     """A schedule that enqueues a job at each of its fire times."""
 
-    written_by = "schedules are declared with @periodic and written by the workers."
+    written_by = (
+        "schedules are declared with @periodic or AWA['PERIODIC'] and written by the workers; to pause, "
+        "resume or run one use awa_django.schedules."
+    )
 
     name = models.TextField(primary_key=True)
     cron_expr = models.TextField()
@@ -69,12 +72,22 @@ class CronJob(ReadOnlyModel):
     paused = models.BooleanField()
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
+    missed = models.TextField()
+    catch_up_limit = models.SmallIntegerField()
+    skipped_count = models.BigIntegerField()
+    paused_at = models.DateTimeField(null=True)
+    paused_by = models.TextField(null=True)  # noqa: DJ001
+    declared_at = models.DateTimeField(null=True)
 
     class Meta:
         managed = False
         db_table = '"awa"."cron_jobs"'
         base_manager_name = "objects"
         default_permissions = ("view",)
+        permissions = [
+            ("pause_cronjob", "Can pause and resume cron schedules"),
+            ("run_cronjob", "Can run cron schedules now"),
+        ]
         verbose_name = "cron schedule"
 
     def __str__(self) -> str:

@@ -207,3 +207,25 @@ def test_sqlite_is_left_alone(scratch_url: str, settings_dir: Path, alias: str) 
 
 def test_models_and_migrations_agree(scratch_url: str) -> None:
     assert "No changes detected" in manage(scratch_url, "makemigrations", "--check", "--dry-run")
+
+
+@pytest.mark.fault("F75", injected="schedules of version 6 are upgraded to 7, and go back")
+def test_schedules_survive_an_upgrade_and_the_way_back(scratch_url: str, scratch: Query) -> None:
+    manage(scratch_url, "migrate", "awa", "0006")
+    scratch(
+        "INSERT INTO awa.cron_jobs (name, cron_expr, kind, last_enqueued_at, paused) VALUES "
+        "('nightly', '0 3 * * *', 'k', '2026-01-01 03:00+00', false), "
+        "('paused', '@daily', 'k', NULL, true)"
+    )
+    kept = "SELECT name, cron_expr, kind, last_enqueued_at, paused FROM awa.cron_jobs ORDER BY name"
+    before = scratch(kept)
+    manage(scratch_url, "migrate", "awa")
+    assert scratch(kept) == before
+    assert scratch(
+        "SELECT DISTINCT missed, catch_up_limit, skipped_count, paused_at, paused_by, "
+        "declared_at > now() - interval '5 minutes' FROM awa.cron_jobs"
+    ) == [("coalesce", 100, 0, None, None, True)]
+    manage(scratch_url, "migrate", "awa", "0006")
+    assert scratch(kept) == before
+    manage(scratch_url, "migrate", "awa")
+    assert scratch(kept) == before

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from awa_django.conf import AwaSettings, get_settings
+from awa_django.conf import AwaSettings, PeriodicSetting, get_settings
 from awa_django.errors import ConfigurationError
 from awa_django.retry import Fixed
 
@@ -53,6 +53,7 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "IMPORTS": ["shop.handlers"],
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
+        "PERIODIC": {},
     }
     assert {key.lower() for key in settings.AWA} == set(AwaSettings.__dataclass_fields__)
     read = get_settings()
@@ -135,4 +136,50 @@ def test_setting_must_be_a_dict(settings: Any) -> None:
 def test_stale_after_leaves_room_for_a_late_heartbeat(settings: Any) -> None:
     settings.AWA = {"HEARTBEAT_INTERVAL": 50}
     with pytest.raises(ConfigurationError, match="STALE_AFTER"):
+        get_settings()
+
+
+def test_schedules_are_read_by_name(settings: Any) -> None:
+    settings.AWA = {
+        "PERIODIC": {
+            "nightly": {
+                "job": "shop.report",
+                "cron": "0 3 * * *",
+                "timezone": "Europe/Madrid",
+                "args": {"n": 1},
+                "missed": "catch_up",
+                "catch_up_limit": 5,
+            },
+            "hourly": {"job": "shop.tidy", "cron": "@hourly"},
+        }
+    }
+    read = get_settings().periodic
+    assert read["nightly"].args == {"n": 1}
+    assert (read["nightly"].missed, read["nightly"].catch_up_limit) == ("catch_up", 5)
+    assert read["hourly"] == PeriodicSetting(name="hourly", job="shop.tidy", cron="@hourly")
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ([], r"AWA\['PERIODIC'\] must be a dict"),
+        ({"": {"job": "j", "cron": "@daily"}}, "name of a schedule"),
+        ({"n" * 201: {"job": "j", "cron": "@daily"}}, "name of a schedule"),
+        ({"x": "@daily"}, r"\['x'\] must be a dict"),
+        ({"x": {"job": "j", "cron": "@daily", "zone": "UTC"}}, "no key 'zone'"),
+        ({"x": {"cron": "@daily"}}, r"\['x'\]\['job'\]"),
+        ({"x": {"job": "j"}}, r"\['x'\]\['cron'\]"),
+        ({"x": {"job": "j", "cron": "61 * * * *"}}, r"\['x'\]: cron expression '61"),
+        ({"x": {"job": "j", "cron": "0 0 31 2 *"}}, r"\['x'\]: cron expression"),
+        ({"x": {"job": "j", "cron": "@daily", "timezone": "Mars"}}, "no time zone 'Mars'"),
+        ({"x": {"job": "j", "cron": "@daily", "timezone": None}}, r"\['timezone'\]"),
+        ({"x": {"job": "j", "cron": "@daily", "args": [1]}}, r"\['args'\] must be a dict"),
+        ({"x": {"job": "j", "cron": "@daily", "missed": "all"}}, "missed must be one of coalesce, skip"),
+        ({"x": {"job": "j", "cron": "@daily", "catch_up_limit": 0}}, "catch_up_limit must be"),
+        ({"x": {"job": "j", "cron": "@daily", "catch_up_limit": 1001}}, "catch_up_limit must be"),
+    ],
+)
+def test_wrong_schedule_is_refused_by_name(settings: Any, value: Any, why: str) -> None:
+    settings.AWA = {"PERIODIC": value}
+    with pytest.raises(ConfigurationError, match=why):
         get_settings()

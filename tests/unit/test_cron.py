@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from awa_django.cron import latest_fire, next_fires, validate
+from awa_django.cron import due_fires, next_fires, validate
 from awa_django.errors import ConfigurationError
 
 NEW_YORK = "America/New_York"
@@ -66,34 +67,143 @@ def test_fire_times_do_not_depend_on_where_one_starts(expr: str, day: str, minut
     assert next_fires(expr, NEW_YORK, after, len(expected)) == expected
 
 
-@pytest.mark.parametrize("expr", ["* * * * *", "30 1 * * *", "0 0 29 2 *", "0 9 * * mon-fri", "* * 1 1 *"])
+@pytest.mark.parametrize(
+    "expr", ["* * * * *", "30 1 * * *", "0 0 29 2 *", "0 9 * * mon-fri", "* * 1 1 *", "15,45 */2 L * *"]
+)
 @pytest.mark.parametrize("gap", [timedelta(0), timedelta(minutes=7), timedelta(days=3), timedelta(days=1000)])
-def test_latest_fire_is_the_last_of_all(expr: str, gap: timedelta) -> None:
+@pytest.mark.parametrize("most", [1, 5])
+def test_due_fires_are_the_newest_and_all_are_counted(expr: str, gap: timedelta, most: int) -> None:
     until = utc("2026-11-01 06:30")
-    after = until - gap
-    fires = [fire for fire in next_fires(expr, NEW_YORK, after, 4_400) if fire <= until]
+    fires = [fire for fire in next_fires(expr, NEW_YORK, until - gap, 4_400) if fire <= until]
+    due = due_fires(expr, NEW_YORK, until - gap, until, most)
     if len(fires) < 4_400:
-        assert latest_fire(expr, NEW_YORK, after, until) == (fires[-1] if fires else None)
+        assert due == (fires[-most:], len(fires))
     else:
-        latest = latest_fire(expr, NEW_YORK, after, until)
-        assert latest is not None
-        assert latest <= until < next_fires(expr, NEW_YORK, latest, 1)[0]
+        assert len(due.fires) == most
+        assert due.total == gap / timedelta(minutes=1)
 
 
-def test_latest_fire_includes_its_end_and_not_its_start() -> None:
+def test_due_fires_include_their_end_and_not_their_start() -> None:
     noon = utc("2026-01-01 12:00")
-    assert latest_fire("0 12 * * *", "UTC", noon - timedelta(hours=1), noon) == noon
-    assert latest_fire("0 12 * * *", "UTC", noon, noon) is None
-    assert latest_fire("0 12 * * *", "UTC", noon + timedelta(days=9), noon) is None
+    hour = timedelta(hours=1)
+    assert due_fires("0 12 * * *", "UTC", noon - hour, noon, 1) == ([noon], 1)
+    assert due_fires("0 12 * * *", "UTC", noon, noon + hour, 1) == ([], 0)
+    assert due_fires("0 12 * * *", "UTC", noon + timedelta(days=9), noon, 1) == ([], 0)
 
 
-def test_latest_fire_of_centuries_is_found_at_once() -> None:
+def test_due_fires_of_centuries_are_found_at_once() -> None:
     after = datetime(1, 1, 2, tzinfo=UTC)
-    assert latest_fire("* * * * *", NEW_YORK, after, utc("2026-01-01 00:00:30")) == utc("2026-01-01 00:00")
+    due = due_fires("* * * * *", NEW_YORK, after, utc("2026-01-01 00:00:30"), 1)
+    assert due.fires == [utc("2026-01-01 00:00")]
+    assert due.total > 1_000_000_000
+
+
+@pytest.mark.fault("U47", injected="48 h of `* * * * *`, and a week of `* * * * * *`")
+def test_two_days_of_each_minute_are_counted_exactly() -> None:
+    now = utc("2026-06-01 12:00:30")
+    assert due_fires("* * * * *", "UTC", now - timedelta(hours=48), now, 1).total == 2_880
+    assert due_fires("* * * * * *", "UTC", now - timedelta(days=7), now, 1).total == 604_800
+
+
+# Expression, zone, from when (UTC), and the readings of the zone's clock at which it then fires.
+CHANGES = {
+    # Madrid: 02:00 became 03:00 on 29 March 2026, 03:00 became 02:00 on 25 October.
+    "gap": ("30 2 * * *", "Europe/Madrid", "2026-03-28 12:00", ["29 03:00 +0200", "30 02:30 +0200"]),
+    "gap, several": ("0,20,40 2 * * *", "Europe/Madrid", "2026-03-28 12:00",
+                     ["29 03:00 +0200", "30 02:00 +0200"]),
+    "gap, and its end": ("0 2,3 * * *", "Europe/Madrid", "2026-03-28 12:00",
+                         ["29 03:00 +0200", "30 02:00 +0200", "30 03:00 +0200"]),
+    "gap, interval": ("*/20 * * * *", "Europe/Madrid", "2026-03-29 00:30",
+                      ["29 01:40 +0100", "29 03:00 +0200", "29 03:20 +0200"]),
+    "gap, interval in its hour": ("*/20 2 * * *", "Europe/Madrid", "2026-03-28 12:00", ["30 02:00 +0200"]),
+    "gap, with seconds": ("15 30 2 * * *", "Europe/Madrid", "2026-03-28 12:00",
+                          ["29 03:00 +0200", "30 02:30:15 +0200"]),
+    "twice": ("30 2 * * *", "Europe/Madrid", "2026-10-24 12:00", ["25 02:30 +0200", "26 02:30 +0100"]),
+    "twice, amid": ("30 2 * * *", "Europe/Madrid", "2026-10-25 01:10", ["26 02:30 +0100"]),
+    "twice, with seconds": ("15 30 2 * * *", "Europe/Madrid", "2026-10-24 12:00",
+                            ["25 02:30:15 +0200", "26 02:30:15 +0100"]),
+    "twice, interval": ("*/30 * * * *", "Europe/Madrid", "2026-10-25 00:10",
+                        ["25 02:30 +0200", "25 02:00 +0100", "25 02:30 +0100", "25 03:00 +0100"]),
+    "twice, hourly": ("0 * * * *", "Europe/Madrid", "2026-10-24 23:30",
+                      ["25 02:00 +0200", "25 02:00 +0100", "25 03:00 +0100"]),
+    # Lord Howe: half an hour, 02:00 to 02:30 on 4 October 2026, 02:00 to 01:30 on 5 April.
+    "half an hour's gap": ("15 2 * * *", "Australia/Lord_Howe", "2026-10-03 04:00",
+                           ["04 02:30 +1100", "05 02:15 +1100"]),
+    "half an hour's gap before": ("*/10 3 * * *", "Australia/Lord_Howe", "2026-10-03 04:00",
+                                  ["04 03:00 +1100", "04 03:10 +1100"]),
+    "half an hour twice": ("45 1 * * *", "Australia/Lord_Howe", "2026-04-04 04:00",
+                           ["05 01:45 +1100", "06 01:45 +1030"]),
+    "half an hour twice, interval": ("*/15 * * * *", "Australia/Lord_Howe", "2026-04-04 14:35",
+                                     ["05 01:45 +1100", "05 01:30 +1030", "05 01:45 +1030"]),
+    # Cairo: midnight is jumped over on Friday, 24 April 2026.
+    "midnight that is missing": ("0 0 * * *", "Africa/Cairo", "2026-04-23 12:00",
+                                 ["24 01:00 +0300", "25 00:00 +0300"]),
+    "midnight that is missing, interval": ("*/30 0 * * *", "Africa/Cairo", "2026-04-23 12:00",
+                                           ["25 00:00 +0300", "25 00:30 +0300"]),
+    # Apia had no 30 December 2011: it went to the other side of the date line.
+    "day that is missing": ("0 9 * * *", "Pacific/Apia", "2011-12-29 00:00",
+                            ["29 09:00 -1000", "31 00:00 +1400", "31 09:00 +1400"]),
+    # Rules that a country changed: Sao Paulo ended summer time in 2019, Istanbul stayed in it in 2016,
+    # Pyongyang moved by half an hour in 2018, Casablanca leaves its time for Ramadan.
+    "summer time given up": ("0 0 * * *", "America/Sao_Paulo", "2019-11-02 12:00",
+                             ["03 00:00 -0300", "04 00:00 -0300"]),
+    "winter time given up": ("30 3 * * *", "Europe/Istanbul", "2016-10-29 12:00",
+                             ["30 03:30 +0300", "31 03:30 +0300"]),
+    "another standard time": ("45 23 * * *", "Asia/Pyongyang", "2018-05-03 12:00",
+                              ["03 23:45 +0830", "05 00:00 +0900", "05 23:45 +0900"]),
+    "back for a month": ("30 2 * * *", "Africa/Casablanca", "2026-02-14 12:00",
+                         ["15 02:30 +0100", "16 02:30 +0000"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.fault("U44", injected="fixed times and intervals where clocks were changed, in 8 zones")
+def test_fires_where_clocks_are_changed(change: str) -> None:
+    expr, zone, after, expected = CHANGES[change]
+    fires = next_fires(expr, zone, utc(after), len(expected))
+    shown = [f"{fire.astimezone(ZoneInfo(zone)):%d %H:%M:%S %z}".replace(":00 ", " ") for fire in fires]
+    assert shown == expected
+
+
+ZONES = ("America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "Asia/Kolkata", "America/St_Johns", "UTC")
+FIELD = st.sampled_from(["*", "*/7", "0", "1,2,20", "2-5/2"])
+
+
+@settings(max_examples=60)
+@given(
+    minute=FIELD,
+    hour=FIELD,
+    zone=st.sampled_from(ZONES),
+    hours=st.integers(0, 24 * 500),
+    length=st.integers(0, 60 * 40),
+    most=st.integers(1, 4),
+)
+@pytest.mark.fault("F43", injected="any moment of two years, in zones with and without changes of clocks")
+def test_what_is_due_is_what_would_have_fired(
+    minute: str, hour: str, zone: str, hours: int, length: int, most: int
+) -> None:
+    expr = f"{minute} {hour} * * *"
+    after = utc("2026-03-01 00:20") + timedelta(hours=hours)
+    until = after + timedelta(minutes=length)
+    fires = [fire for fire in next_fires(expr, zone, after, length + 1) if fire <= until]
+    assert fires == sorted(set(fires))
+    assert due_fires(expr, zone, after, until, most) == (fires[-most:], len(fires))
 
 
 @pytest.mark.parametrize(
-    "expr", ["", "* * * *", "* * * * * *", "61 * * * *", "0 0 31 2 *", "x", "@reboot", "*/0 * * * *"]
+    "expr",
+    [
+        "",
+        "* * * *",
+        "* * * * * * *",
+        "60 * * * * *",
+        "61 * * * *",
+        "0 0 31 2 *",
+        "x",
+        "@reboot",
+        "*/0 * * * *",
+        f"{'9' * 5000} * * * *",
+    ],
 )
 def test_wrong_expression_is_refused_by_name(expr: str) -> None:
     with pytest.raises(ConfigurationError, match="cron expression"):
@@ -109,3 +219,4 @@ def test_unknown_zone_is_refused_by_name(zone: str) -> None:
 def test_good_declaration_is_accepted() -> None:
     validate("0 9 * * MON-FRI", "Europe/Madrid")
     validate("0 0 29 2 *", "UTC")
+    validate("*/10 * * * * *", "UTC")
