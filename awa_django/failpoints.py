@@ -24,6 +24,7 @@ NAMES = frozenset(
     {
         "after_claim",  # claimed and committed, not yet handed to the executor
         "before_handler",
+        "before_commit",  # an atomic handler and its completion are written, not yet committed
         "after_handler",  # its outcome is not yet with the completer
         "before_finish",  # a batch is about to be written
         "after_finish",  # a batch is written, the slots not yet free

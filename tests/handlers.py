@@ -201,6 +201,22 @@ def atomic_effect(context: JobContext, number: int, die: bool = False) -> None:
         os.kill(os.getpid(), 9)
 
 
+@job(takes_context=True, max_attempts=2, retry=SOON)
+def checkpointed(context: JobContext) -> None:
+    """Dies once its checkpoint is stored."""
+    if context.attempt > 1:
+        assert isinstance(context.checkpoint, int)
+        effect("checkpoint", context.checkpoint)
+        return
+    context.progress(70, "most of it", checkpoint=7)
+    stored = None
+    while stored is None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT progress FROM awa.jobs_hot WHERE id = %s", [context.job_id])
+            [(stored,)] = cursor.fetchall()
+    os.kill(os.getpid(), 9)
+
+
 @job(atomic=True, max_attempts=1)
 def atomic_failure() -> None:
     effect("atomic failure")

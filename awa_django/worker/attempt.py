@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from asgiref.sync import sync_to_async
 from django.db import Error, connections, transaction
 
+from awa_django import failpoints
 from awa_django.codec import JSON, encode_result
 from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
@@ -223,6 +224,7 @@ def _run_atomic(
         if not done:
             # Sent again on its own it is found stale, and counted so.
             raise _EndsAs(outcome)
+        failpoints.hit("before_commit")
     return outcome
 
 

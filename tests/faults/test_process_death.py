@@ -276,3 +276,17 @@ def test_run_that_was_rescued_cannot_finish(
     assert (job["run_lease"], len(job["errors"]), job["errors"][0]["outcome"]) == (2, 1, "rescued")
     assert "1 stale" in worker.text()
     observe("the second run completed, the first one's finish was refused, counted and logged")
+
+
+@pytest.mark.slow
+@pytest.mark.fault("F3", injected="kill -9 of a child after a handler's checkpoint was stored")
+def test_checkpoint_outlives_the_process(
+    database: Database, start_worker: StartWorker, observe: Observe
+) -> None:
+    job_id = handlers.checkpointed.enqueue().id
+    worker = start_worker()
+    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    assert worker.stop() == 0
+    assert database.effects("checkpoint") == [7]
+    assert database.job(job_id)["progress"] is None
+    observe("the next attempt went on from the checkpoint; it is cleared at completion")
