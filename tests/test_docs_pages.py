@@ -31,6 +31,7 @@ OWN_TEST = {
     "README.md": "test_docs.py",
     "docs/django-tasks.md": "test_docs_tasks.py",
     "docs/testing.md": "test_docs.py",
+    "docs/tutorial.md": "test_docs_tutorial.py",
 }
 PAGES = ["README.md"] + [
     str(page.relative_to(PROJECT_DIR))
@@ -38,7 +39,7 @@ PAGES = ["README.md"] + [
     if "_build" not in page.parts
 ]
 FENCE = re.compile(r"^( *)```([\w.+-]*)([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
-COMMAND = re.compile(r"manage\.py +([a-z_]+)((?: +[^\s`#|&;>]+)*)")
+COMMAND = re.compile(r"""manage\.py +([a-z_]+)((?: +(?:"[^"]*"|[^\s`#|&;>"]+))*)""")
 # What a fence may say after its language.
 MARKS = {"", "norun"}
 
