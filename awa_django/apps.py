@@ -18,7 +18,8 @@ class AwaConfig(AppConfig):
         # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
         from awa_django import registry
 
-        import_module("awa_django.checks")
+        for name in ("checks", "database_checks", "deployment_checks"):
+            import_module(f"awa_django.{name}")
         modules = registry.discover()
         backends = [str(params.get("BACKEND", "")) for params in getattr(settings, "TASKS", {}).values()]
         # Not imported for nothing: on Django 5.2 it needs the django-tasks package.

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.core.checks import CheckMessage, Error, register
-from django.db import DEFAULT_DB_ALIAS, connections
+from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
+from awa_django.models import HotJob
 
 TAG = "awa"
 
@@ -32,7 +34,12 @@ def check_declarations(**_: Any) -> list[CheckMessage]:
             handler.signature.types  # noqa: B018  (resolves the annotations)
         except AwaError as exc:
             messages.append(Error(str(exc), obj=handler.where, id="awa.E003"))
-    for job in registry.periodic_jobs():
+    try:
+        periodic_jobs = registry.periodic_jobs()
+    except AwaError as exc:
+        messages.append(Error(str(exc), id="awa.E004"))
+        return messages
+    for job in periodic_jobs:
         try:
             job.encode()
         except AwaError as exc:
@@ -56,10 +63,35 @@ def _database_messages() -> Iterator[CheckMessage]:
             hint="Point AWA['DATABASE'] to a PostgreSQL alias.",
             id="awa.E002",
         )
-    if alias != DEFAULT_DB_ALIAS:
+    yield from _routing_messages(alias)
+
+
+def _routing_messages(alias: str) -> Iterator[CheckMessage]:
+    """Whether the routers agree with the setting, and whose rows jobs cannot commit together with."""
+    written_to = router.db_for_write(HotJob)
+    if written_to != alias or not router.allow_migrate(alias, HotJob._meta.app_label):
         yield checks.Warning(
-            f"The queue is on the alias {alias!r}: transactions on other aliases do not include its jobs.",
-            hint=f"Enqueue inside transaction.atomic(using={alias!r}), together with models of that alias; "
-            "silence this when you do.",
+            f"The queue is on the alias {alias!r}, but the routers send this app to {written_to!r}: "
+            "`migrate` and the models' save() go there.",
+            hint="Put 'awa_django.router.AwaRouter' first in DATABASE_ROUTERS.",
+            id="awa.W002",
+        )
+    aliases = _aliases_of_apps()
+    elsewhere = sorted(label for label, used in aliases.items() if alias not in used)
+    if elsewhere and (alias != DEFAULT_DB_ALIAS or len(elsewhere) == len(aliases)):
+        yield checks.Warning(
+            f"The queue is on the alias {alias!r}, and the models of {', '.join(elsewhere)} are not: "
+            "no transaction includes both.",
+            hint=f"A job is committed with transaction.atomic(using={alias!r}). Enqueue it after the "
+            "commit of the rows it is about (transaction.on_commit), and silence this.",
             id="awa.W001",
         )
+
+
+def _aliases_of_apps() -> dict[str, set[str]]:
+    """The aliases that the tables of each other app are written on."""
+    found: dict[str, set[str]] = {}
+    for model in apps.get_models():
+        if model._meta.managed and not model._meta.proxy and model._meta.app_label != HotJob._meta.app_label:
+            found.setdefault(model._meta.app_label, set()).add(router.db_for_write(model))
+    return found

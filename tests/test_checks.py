@@ -7,6 +7,7 @@ from django.core.checks import run_checks
 
 from awa_django import job, periodic, registry
 from awa_django.checks import check_database, check_declarations
+from awa_django.router import AwaRouter
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -42,8 +43,8 @@ def test_unknown_alias_is_an_error(settings: Any) -> None:
 @pytest.mark.parametrize(
     ("engine", "expected"),
     [
-        ("django.db.backends.sqlite3", ["awa.E002", "awa.W001"]),
-        ("django.db.backends.postgresql", ["awa.W001"]),
+        ("django.db.backends.sqlite3", ["awa.E002", "awa.W002", "awa.W001"]),
+        ("django.db.backends.postgresql", ["awa.W002", "awa.W001"]),
     ],
 )
 def test_alias_must_be_postgresql_and_another_than_default_is_warned_of(
@@ -53,6 +54,51 @@ def test_alias_must_be_postgresql_and_another_than_default_is_warned_of(
     settings.AWA = {"DATABASE": "queue"}
     monkeypatch.setattr("awa_django.checks.connections", {"queue": Fake(engine.rsplit(".", 1)[1])})
     assert ids(check_database()) == expected
+
+
+class RouterTo:
+    """Sends the models of some apps (of all, without any) to an alias."""
+
+    def __init__(self, alias: str, *labels: str) -> None:
+        self.alias, self.labels = alias, labels
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        return self.alias if not self.labels or model._meta.app_label in self.labels else None
+
+
+@pytest.mark.parametrize(
+    ("alias", "routers", "expected"),
+    [
+        ("default", [], []),
+        ("default", [RouterTo("queue", "shop")], []),
+        ("default", [AwaRouter(), RouterTo("queue")], ["awa.W001"]),
+        ("default", [RouterTo("queue", "awa")], ["awa.W002"]),
+        ("queue", [AwaRouter()], ["awa.W001"]),
+        ("queue", [AwaRouter(), RouterTo("queue", "shop")], ["awa.W001"]),
+        ("queue", [RouterTo("queue")], []),
+    ],
+)
+def test_where_models_live_and_routers_lead(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, alias: str, routers: list[Any], expected: list[str]
+) -> None:
+    monkeypatch.setitem(settings.DATABASES, "queue", {"ENGINE": "django.db.backends.postgresql"})
+    monkeypatch.setattr(
+        "awa_django.checks.connections", dict.fromkeys(("default", "queue"), Fake("postgresql"))
+    )
+    settings.AWA = {"DATABASE": alias}
+    settings.DATABASE_ROUTERS = routers
+    assert ids(check_database()) == expected
+
+
+def test_the_apps_whose_models_live_elsewhere_are_named(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(settings.DATABASES, "queue", {"ENGINE": "django.db.backends.postgresql"})
+    monkeypatch.setattr("awa_django.checks.connections", {"queue": Fake("postgresql")})
+    settings.AWA = {"DATABASE": "queue"}
+    settings.DATABASE_ROUTERS = [AwaRouter(), RouterTo("queue", "shop")]
+    [message] = check_database()
+    assert "'queue', and the models of admin, auth, contenttypes, sessions are not" in message.msg
 
 
 class Fake:
