@@ -37,6 +37,14 @@ class JobNotFound(AwaError, LookupError):
         self.job_id = job_id
 
 
+class ScheduleNotFound(AwaError, LookupError):
+    """No schedule has this name: none was declared, or no worker declares it any more."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name!r}: `manage.py awa_cron list` names them all")
+        self.name = name
+
+
 class UniqueConflict(AwaError):
     """Another job holds the unique key.
 

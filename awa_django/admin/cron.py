@@ -1,25 +1,74 @@
-"""Schedules, and when each fires next."""
+"""Schedules: when each fires next; they are paused, resumed and run from here."""
 
 from __future__ import annotations
 
-from django.contrib import admin
+from datetime import datetime
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from django.contrib import admin, messages
+from django.contrib.admin.models import CHANGE
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 
-from awa_django.admin.base import ListOnlyAdmin, show_date, show_instant
+from awa_django import schedules
+from awa_django.admin.base import ListOnlyAdmin, distance, log, show_instant
+from awa_django.conf import get_settings
 from awa_django.cron import next_fires
-from awa_django.errors import ConfigurationError
+from awa_django.errors import ConfigurationError, ScheduleNotFound
 from awa_django.models import CronJob
-
-FIRES_SHOWN = 3
+from awa_django.storage.cron_jobs import DECLARED_WITHIN
 
 
 @admin.register(CronJob)
 class CronJobAdmin(ListOnlyAdmin):
     """What is enqueued by the clock."""
 
-    list_display = ("schedule", "expression", "job_kind", "job_queue", "state", "last_fire", "next_fires")
+    list_display = (
+        "schedule", "expression", "job_kind", "job_queue", "state", "last_fire", "next_fires", "missed_fires"
+    )  # fmt: skip
     ordering = ("name",)
+    actions = ("pause_schedules", "resume_schedules", "run_schedules_now")
+
+    def has_pause_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("awa.pause_cronjob"))
+
+    def has_run_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("awa.run_cronjob"))
+
+    @admin.action(description="Pause", permissions=["pause"])
+    def pause_schedules(self, request: HttpRequest, selected: QuerySet[CronJob]) -> None:
+        def pause(name: str) -> str | None:
+            return "Paused" if schedules.pause(name, by=request.user.get_username()) else None
+
+        self._change(request, selected, pause)
+
+    @admin.action(description="Resume, from now on", permissions=["pause"])
+    def resume_schedules(self, request: HttpRequest, selected: QuerySet[CronJob]) -> None:
+        self._change(request, selected, lambda name: "Resumed" if schedules.resume(name) else None)
+
+    @admin.action(description="Run now", permissions=["run"])
+    def run_schedules_now(self, request: HttpRequest, selected: QuerySet[CronJob]) -> None:
+        run = partial(schedules.run_now, by=request.user.get_username())
+        self._change(request, selected, lambda name: f"Enqueued job {run(name)} of")
+
+    def _change(self, request: HttpRequest, selected: QuerySet[CronJob], change: Any) -> None:
+        """Change each schedule and say what was done; one that is gone meanwhile is said to be so."""
+        for name in selected.order_by("name").values_list("name", flat=True):
+            try:
+                with transaction.atomic(using=get_settings().database):
+                    done = change(name)
+                    if done is not None:
+                        log(request, CronJob, [(name, name, CHANGE, f"{done} the schedule.")])
+            except ScheduleNotFound as exc:
+                self.message_user(request, str(exc), messages.ERROR)
+                continue
+            level = messages.WARNING if done is None else messages.SUCCESS
+            self.message_user(request, f"{done or 'Nothing to change:'} {name}.", level)
 
     @admin.display(description="name")
     def schedule(self, cron: CronJob) -> str:
@@ -39,8 +88,11 @@ class CronJobAdmin(ListOnlyAdmin):
 
     @admin.display(description="state")
     def state(self, cron: CronJob) -> str:
-        name, label = ("retryable", "paused") if cron.paused else ("completed", "active")
-        return format_html('<span class="awa-state awa-state-{}">{}</span>', name, label)
+        if cron.paused:
+            return _label("retryable", "paused", f"by {cron.paused_by}" if cron.paused_by else "")
+        if cron.declared_at is not None and cron.declared_at < timezone.now() - DECLARED_WITHIN:
+            return _label("unknown", "undeclared", "no running worker declares it, so it does not fire")
+        return _label("completed", "active", "")
 
     @admin.display(description="last fire")
     def last_fire(self, cron: CronJob) -> str:
@@ -48,10 +100,32 @@ class CronJobAdmin(ListOnlyAdmin):
 
     @admin.display(description="next fires")
     def next_fires(self, cron: CronJob) -> str:
-        if cron.paused:
-            return "-"
+        """The next one, and behind it all ten, as the clock of the schedule's zone will show them."""
         try:
-            fires = next_fires(cron.cron_expr, cron.timezone, timezone.now(), FIRES_SHOWN)
+            fires = next_fires(cron.cron_expr, cron.timezone, timezone.now(), schedules.FIRES_SHOWN)
         except (ConfigurationError, ValueError, OverflowError) as exc:  # a row that somebody wrote by hand
             return f"cannot be computed: {exc}"
-        return format_html_join(" · ", "{}", ((show_date(fire),) for fire in fires)) or "never"
+        if not fires:
+            return "never"
+        zone = ZoneInfo(cron.timezone)
+        items = format_html_join("", "<li>{}</li>", ((_show_fire(fire, zone),) for fire in fires))
+        return format_html(
+            "<details><summary>{}</summary><ol>{}</ol></details>", _show_fire(fires[0], zone), items
+        )
+
+    @admin.display(description="missed fires")
+    def missed_fires(self, cron: CronJob) -> str:
+        policy = f"{cron.missed}, {cron.catch_up_limit}" if cron.missed == "catch_up" else cron.missed
+        return f"{policy}; {cron.skipped_count:,} skipped"
+
+
+def _label(style: str, text: str, title: str) -> str:
+    return format_html('<span class="awa-state awa-state-{}" title="{}">{}</span>', style, title, text)
+
+
+def _show_fire(fire: datetime, zone: ZoneInfo) -> str:
+    local = fire.astimezone(zone)
+    return format_html(
+        '<time class="awa-time" datetime="{}" title="{}, {} UTC">{}</time>',
+        fire.isoformat(), distance(fire), f"{fire:%Y-%m-%d %H:%M:%S}", f"{local:%Y-%m-%d %H:%M:%S %Z}",
+    )  # fmt: skip

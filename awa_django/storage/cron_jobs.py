@@ -46,6 +46,11 @@ class ListedSchedule(NamedTuple):
     last_fire_at: datetime | None
     now: datetime
 
+    @property
+    def state(self) -> str:
+        """``active``, ``paused``, or ``undeclared``."""
+        return "paused" if self.paused else "undeclared" if self.undeclared else "active"
+
 
 def sync_cron_job(
     connection: Connection,

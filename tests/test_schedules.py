@@ -1,0 +1,127 @@
+"""An operator's verbs on schedules, by code and by ``awa_cron``."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from awa_django import ScheduleNotFound, doctor, schedules
+from awa_django.errors import ConfigurationError
+from awa_django.models import CronJob, HotJob
+from awa_django.storage.cron_jobs import cron_jobs
+
+pytestmark = pytest.mark.django_db
+
+
+def add(name: str, expr: str = "0 3 * * *", timezone: str = "Europe/Madrid", **more: Any) -> None:
+    columns = {"name": name, "cron_expr": expr, "timezone": timezone, "kind": "a.report", **more}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO awa.cron_jobs ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))})",
+            list(columns.values()),
+        )
+
+
+def awa_cron(*arguments: str) -> str:
+    output = StringIO()
+    call_command("awa_cron", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def test_pause_stops_fires_and_resume_counts_from_now() -> None:
+    add("nightly", last_enqueued_at=datetime.now(UTC) - timedelta(days=3))
+    assert schedules.pause("nightly", by="ann\0")
+    assert not schedules.pause("nightly", by="bob")
+    assert cron_jobs(connection) == []
+    assert [(s.state, s.paused_by) for s in schedules.list_schedules()] == [("paused", "ann\ufffd")]
+    assert schedules.resume("nightly")
+    assert not schedules.resume("nightly")
+    [schedule] = cron_jobs(connection)
+    assert schedule.since == schedule.now
+
+
+def test_resume_does_not_take_back_a_mark_of_the_future() -> None:
+    later = datetime.now(UTC) + timedelta(days=1)
+    add("nightly", last_enqueued_at=later, paused=True)
+    schedules.resume("nightly")
+    assert CronJob.objects.get().last_enqueued_at == later
+
+
+def test_run_now_makes_a_job_beside_the_fires() -> None:
+    add("nightly", queue="q", args='{"n": 1}', paused=True)
+    before = CronJob.objects.values().get()
+    first, second = schedules.run_now("nightly", by="ann"), schedules.run_now("nightly")
+    jobs = HotJob.objects.order_by("pk")
+    assert [job.pk for job in jobs] == [first, second]
+    assert (jobs[0].kind, jobs[0].queue, jobs[0].args, jobs[0].state) == (
+        "a.report", "q", {"n": 1}, "available"
+    )  # fmt: skip
+    assert "fire_at" not in jobs[0].metadata["awa:cron"]
+    assert CronJob.objects.values().get() == before
+    assert [finding for finding in doctor.diagnose() if "schedule" in finding.title] == []
+
+
+def test_next_fires_follow_the_clock_of_the_database() -> None:
+    add("nightly")
+    fires = schedules.next_fires("nightly")
+    assert len(fires) == 10
+    assert fires == sorted(fires)
+    assert fires[0] > datetime.now(UTC) - timedelta(minutes=1)
+    assert len(schedules.next_fires("nightly", 3)) == 3
+
+
+@pytest.mark.parametrize("name", ["nobody", "", "x\0y"])
+def test_unknown_schedule_is_said_to_be_so(name: str) -> None:
+    for verb in (schedules.pause, schedules.resume, schedules.run_now, schedules.next_fires, schedules.find):
+        with pytest.raises(ScheduleNotFound) as raised:
+            verb(name)
+        assert raised.value.name == name
+
+
+def test_broken_row_is_listed_like_the_others() -> None:
+    add("a", expr="nonsense", last_enqueued_at="infinity")
+    add("b", timezone="Mars/Olympus", last_enqueued_at="0044-03-15 BC")
+    add("c")
+    assert [schedule.name for schedule in schedules.list_schedules()] == ["a", "b", "c"]
+    with pytest.raises(ConfigurationError, match="nonsense"):
+        schedules.next_fires("a")
+    lines = awa_cron("list").splitlines()
+    assert ["cannot be computed" in line for line in lines] == [True, True, False]
+
+
+def test_command_lists_schedules_with_their_next_fire() -> None:
+    assert "no schedule" in awa_cron("list")
+    add("nightly", skipped_count=7)
+    line = awa_cron("list").strip()
+    assert line.startswith("nightly: 0 3 * * * Europe/Madrid, a.report, active, next ")
+    assert " 03:00:00+0" in line
+    assert line.endswith("7 skipped")
+    [row] = json.loads(awa_cron("list", "--json"))
+    assert (row["name"], row["state"], row["missed"], row["skipped"]) == ("nightly", "active", "coalesce", 7)
+
+
+def test_command_shows_next_fires_in_both_clocks() -> None:
+    add("nightly")
+    lines = awa_cron("next", "nightly").splitlines()
+    assert len(lines) == 10
+    assert all(" 03:00:00+0" in line and line.endswith("00:00 UTC)") for line in lines)
+    assert len(awa_cron("next", "nightly", "--count", "2").splitlines()) == 2
+    with pytest.raises(CommandError, match="1 or more"):
+        awa_cron("next", "nightly", "--count", "0")
+
+
+def test_command_pauses_resumes_and_runs() -> None:
+    add("nightly")
+    assert awa_cron("pause", "nightly") == "paused\n"
+    assert awa_cron("pause", "nightly") == "was paused already\n"
+    assert awa_cron("run", "nightly") == f"job {HotJob.objects.get().pk} is enqueued\n"
+    assert awa_cron("resume", "nightly") == "resumed\n"
+    assert awa_cron("resume", "nightly") == "was not paused\n"
+    with pytest.raises(CommandError, match="no schedule 'x'"):
+        awa_cron("run", "x")
