@@ -52,14 +52,23 @@ DATABASES = {"default": env.db_url("DATABASE_URL") if env.str("DATABASE_URL", de
 if socket_dir := DATABASES["default"].get("OPTIONS", {}).pop("host", None):
     DATABASES["default"]["HOST"] = socket_dir
 # Kept for a minute: a worker's threads would open a connection for each job otherwise.
-DATABASES["default"] |= {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
+DATABASES["default"] |= {
+    "CONN_MAX_AGE": env.int("CONN_MAX_AGE", default=60),
+    "CONN_HEALTH_CHECKS": True,
+    "DISABLE_SERVER_SIDE_CURSORS": env.bool("DISABLE_SERVER_SIDE_CURSORS", default=False),
+}
 # What is not in the environment is as awa_django has it.
 AWA = {
     "QUEUES": env.list("AWA_QUEUES", default=[]),
     "MAX_ATTEMPTS": env.int("AWA_MAX_ATTEMPTS", default=25),
+    "TIMEOUT": env.float("AWA_TIMEOUT", default=None),
     "SHUTDOWN_TIMEOUT": env.float("AWA_SHUTDOWN_TIMEOUT", default=30.0),
-    "RETENTION": {"completed": env.float("AWA_KEEP_COMPLETED", default=24 * 3600.0)},
+    "RETENTION": {
+        "completed": env.float("AWA_KEEP_COMPLETED", default=24 * 3600.0),
+        "failed": env.float("AWA_KEEP_FAILED", default=7 * 24 * 3600.0),
+    },
     "LISTEN_URL": env.str("AWA_LISTEN_URL", default=None),
+    "HEALTH": env.str("AWA_HEALTH", default=None),
 }
 LOGGING = {
     "version": 1,
