@@ -45,6 +45,8 @@ class Handler:
     declared_timeout: timedelta | None = None
     retry_on: tuple[type[Exception], ...] | None = None
     """An Exception of another class fails the job at once; None: each is tried again."""
+    max_age: timedelta | None = None
+    """How long after it was due a job may still begin; None for ever."""
     discard_on: tuple[type[Exception], ...] = ()
     """An exception of these classes ends the job as cancelled."""
     unique: Unique | None = None

@@ -35,7 +35,7 @@ class EndedRun:
     """One run of one job, which has ended.
 
     ``args`` are those that are stored, as plain JSON; None when they were too large to come with the
-    claim. ``how`` is the signal's word, or tells more: ``timed_out``, ``discarded``, ``superseded``.
+    claim. ``how`` is the signal's word, or tells more: ``timed_out``, ``discarded``, ``expired``.
     ``error``, ``exception`` (the name of its class) and ``traceback`` are those of a bad end.
     ``again_in`` is the wait before the next run of a job that was retried or snoozed.
     """

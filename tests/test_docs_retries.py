@@ -30,9 +30,10 @@ def test_the_page_runs(page: dict[str, Any]) -> None:
         exec(block, page)
     page["export"].enqueue(report_id=1)
     page["export"].enqueue(report_id=-1)
-    assert sorted(run.outcome for run in drain()) == ["completed", "completed", "failed"]
+    assert sorted(run.outcome for run in drain()) == ["completed", "completed", "completed", "failed"]
     handler = page["export"].handler
     assert [handler.retry.delay(attempt).total_seconds() for attempt in (1, 2)] == [60, 120]
+    assert page["push"].handler.max_age.total_seconds() == 1800
     charge = page["charge"].handler
     assert charge.retry_on == (ConnectionError, TimeoutError)
     assert charge.discard_on == (page["CardDeclined"],)

@@ -29,7 +29,7 @@ MOST_TAGS = 20
 MOST_ATTEMPTS = 1000
 # Metadata under this prefix is the engine's own.
 RESERVED = "awa:"
-_SHORTEST_TIMEOUT = timedelta(milliseconds=1)
+_SHORTEST = timedelta(milliseconds=1)
 
 
 class _Unset:
@@ -45,7 +45,7 @@ class Options:
     """The options of one enqueue; what is UNSET is as the handler declares it.
 
     ``run_at`` (aware) or ``delay`` from the database's now: when to run. ``unique=None`` enqueues
-    without uniqueness. ``timeout`` and ``retry`` hold for this job only.
+    without uniqueness. ``timeout``, ``max_age`` and ``retry`` hold for this job only.
 
     Raises: InvalidJob naming the option that is wrong.
     """
@@ -59,6 +59,7 @@ class Options:
     tags: Iterable[str] | _Unset = UNSET
     metadata: Mapping[str, object] = field(default_factory=dict)
     timeout: timedelta | float | None = None
+    max_age: timedelta | float | None = None
     retry: RetryPolicy | None = None
 
     def __post_init__(self) -> None:
@@ -81,7 +82,9 @@ class Options:
             settle(self, "tags", checked_tags(self.tags))
         settle(self, "metadata", checked_metadata(self.metadata))
         if self.timeout is not None:
-            settle(self, "timeout", _duration(self.timeout, "timeout", _SHORTEST_TIMEOUT))
+            settle(self, "timeout", _duration(self.timeout, "timeout", _SHORTEST))
+        if self.max_age is not None:
+            settle(self, "max_age", _duration(self.max_age, "max_age", _SHORTEST))
         if self.retry is not None:
             _stored_policy(self.retry)
 
@@ -215,6 +218,8 @@ def _metadata(options: Options) -> str:
     metadata: dict[str, object] = {**captured(carry), **options.metadata} if carry else dict(options.metadata)
     if isinstance(options.timeout, timedelta):
         metadata[f"{RESERVED}timeout"] = options.timeout.total_seconds()
+    if isinstance(options.max_age, timedelta):
+        metadata[f"{RESERVED}max_age"] = options.max_age.total_seconds()
     if options.retry is not None:
         metadata[f"{RESERVED}retry"] = _stored_policy(options.retry)
     if not metadata:

@@ -45,6 +45,7 @@ class JobOptions(TypedDict, total=False):
     retry_on: Exceptions
     discard_on: Exceptions
     timeout: timedelta | float
+    max_age: timedelta | float
     unique: Unique
     tags: Iterable[str]
     atomic: bool
@@ -87,7 +88,8 @@ def job(
     ``queue``, ``priority`` (1 is first, 4 last), ``max_attempts``, ``retry``, ``tags`` and
     ``unique`` hold unless one enqueue says otherwise. ``timeout`` counts from the start of a run.
     ``retry_on`` are the exceptions after which it is tried again: another one fails the job at once.
-    ``discard_on`` are those that end the job as cancelled.
+    ``discard_on`` are those that end the job as cancelled. What was due more than ``max_age`` ago is
+    not begun any more, but fails.
     ``takes_context`` passes a JobContext first. ``atomic`` (sync handlers) runs it in a transaction
     together with its completion. ``keep_result`` stores what it returns.
 
@@ -193,7 +195,8 @@ def _handler(function: Callable[..., object], takes_context: bool, options: JobO
             declared_retry=as_policy(options["retry"]) if options.get("retry") is not None else None,
             retry_on=_exceptions(options["retry_on"], "retry_on") if "retry_on" in options else None,
             discard_on=_exceptions(options.get("discard_on", ()), "discard_on"),
-            declared_timeout=_timeout(options.get("timeout")),
+            declared_timeout=_duration(options.get("timeout"), "timeout"),
+            max_age=_duration(options.get("max_age"), "max_age"),
             unique=options.get("unique"),
             tags=checked_tags(options.get("tags", ())),
             takes_context=takes_context,
@@ -225,8 +228,8 @@ def _check(handler: Handler) -> None:
             raise ValueError(f"Unique.args names {name!r}, which is no parameter")
 
 
-def _timeout(timeout: object) -> timedelta | None:
-    return None if timeout is None else as_duration(timeout, "timeout", least=timedelta(milliseconds=1))
+def _duration(value: object, option: str) -> timedelta | None:
+    return None if value is None else as_duration(value, option, least=timedelta(milliseconds=1))
 
 
 def _exceptions(classes: object, option: str) -> tuple[type[Exception], ...]:

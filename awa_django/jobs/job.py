@@ -32,6 +32,7 @@ class UsingOptions(TypedDict, total=False):
     tags: Iterable[str]
     metadata: Mapping[str, object]
     timeout: timedelta | float | None
+    max_age: timedelta | float | None
     retry: RetryPolicy | None
 
 
@@ -57,8 +58,8 @@ class Job(Generic[P, R]):
 
         ``run_at`` (an aware datetime) or ``delay`` (timedelta or seconds from the database's now):
         when. ``priority`` 1 (first) to 4, ``queue``, ``max_attempts``, ``unique`` (None for none),
-        ``tags``, ``metadata`` (a JSON object), ``timeout`` and ``retry``: as declared by ``@job``,
-        for these jobs only. A policy must be one that can be stored: Exponential, Linear or Fixed.
+        ``tags``, ``metadata`` (a JSON object), ``timeout``, ``max_age`` and ``retry``: as declared by
+        ``@job``, for these jobs only. A policy must be one that can be stored: Exponential, Linear or Fixed.
 
         Raises: TypeError for an unknown option; InvalidJob naming one whose value is refused.
         """

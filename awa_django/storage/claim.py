@@ -19,7 +19,8 @@ class ClaimRequest:
     """What a worker asks for: ``limits`` is queue -> at most so many, ``total`` bounds their sum.
 
     ``timeouts`` is a JSON object of kind -> seconds, ``hold`` the seconds that a claimed job may
-    wait here before it starts: their sum is the backstop ``deadline_at``.
+    wait here before it starts: their sum is the backstop ``deadline_at``. Jobs of ``aging_kinds`` come
+    with their age in the metadata (``awa:age``, in seconds), as do those with a ``max_age`` of their own.
     """
 
     limits: Mapping[str, int]
@@ -28,6 +29,7 @@ class ClaimRequest:
     timeouts: str = "{}"
     hold: float = 0.0
     excluded_kinds: Sequence[str] = field(default=())
+    aging_kinds: Sequence[str] = field(default=())
 
     @property
     def share(self) -> int:
@@ -73,6 +75,7 @@ def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
         worker=request.worker,
         timeouts=request.timeouts,
         hold=request.hold,
+        aging_kinds=list(request.aging_kinds),
         excluded_kinds=list(request.excluded_kinds),
     )
     return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
@@ -100,6 +103,7 @@ def claim_behind(
         worker=request.worker,
         timeouts=request.timeouts,
         hold=request.hold,
+        aging_kinds=list(request.aging_kinds),
         excluded_kinds=list(request.excluded_kinds),
     )
     return Claimed(
@@ -132,6 +136,7 @@ def claim_one(connection: Connection, job_id: int, request: ClaimRequest) -> Cla
         worker=request.worker,
         timeouts=request.timeouts,
         hold=request.hold,
+        aging_kinds=list(request.aging_kinds),
     )
     return ClaimedJob._make(rows[0]) if rows else None
 

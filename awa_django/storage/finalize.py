@@ -58,6 +58,7 @@ def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
         refunds=[int(deferral.refund) for deferral in ordered],
         entries=[deferral.entry for deferral in ordered],
         unknown_kinds=[deferral.unknown_kind for deferral in ordered],
+        aging=[deferral.aging for deferral in ordered],
     )
     return {job_id for (job_id,) in rows}
 

@@ -75,6 +75,8 @@ class Deferral:
     refund: bool = False
     """Give the attempt back: the job did not really try."""
     unknown_kind: bool = False
+    aging: bool = False
+    """The job has a ``max_age``: keep the instant from which it counts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
 from awa_django.storage.rows import ClaimedJob, Completion, Outcome
 from awa_django.worker import verdict
+from awa_django.worker.aging import aging_kinds
 from awa_django.worker.attempt import run_attempt, run_attempt_async
 from awa_django.worker.notifier import tell
 from awa_django.worker.settle import settle
@@ -146,7 +147,7 @@ def _deferred(queue: str | None) -> QuerySet[DeferredJob]:
 
 
 def _request(queues: list[str]) -> ClaimRequest:
-    return ClaimRequest(limits=dict.fromkeys(queues, 1), total=1, worker=WORKER)
+    return ClaimRequest(limits=dict.fromkeys(queues, 1), total=1, worker=WORKER, aging_kinds=aging_kinds())
 
 
 def _run(job: ClaimedJob) -> Run:
@@ -155,15 +156,15 @@ def _run(job: ClaimedJob) -> Run:
         _put_back(job)
         raise UnknownJobKind(job.kind)
     reported: dict[str, JSON] = {}
-    outcome: Outcome | None
-    if job.attempt > job.max_attempts:
-        outcome = verdict.attempts_used_up(job, worker=WORKER)
-    elif handler.is_async:
+    outcome: Outcome | None = verdict.not_begun(job, worker=WORKER)
+    if outcome is None:
         with _savepoints():
-            outcome = async_to_sync(run_attempt_async)(job, handler, worker=WORKER, report=reported.update)
-    else:
-        with _savepoints():
-            outcome = run_attempt(job, handler, worker=WORKER, report=reported.update)
+            if handler.is_async:
+                outcome = async_to_sync(run_attempt_async)(
+                    job, handler, worker=WORKER, report=reported.update
+                )
+            else:
+                outcome = run_attempt(job, handler, worker=WORKER, report=reported.update)
     if outcome is None:  # an atomic handler, committed with its completion
         tell(job, handler, Completion(job.key), worker=WORKER)
         return Run(id=job.id, kind=job.kind, outcome="completed")

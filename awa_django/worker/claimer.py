@@ -16,6 +16,7 @@ from awa_django.conf import get_settings
 from awa_django.storage.claim import ClaimRequest, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
 from awa_django.worker import verdict
+from awa_django.worker.aging import aging_kinds
 from awa_django.worker.cursor import ClaimCursor
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.executor import Executor
@@ -70,7 +71,12 @@ class Claimer:
         poll = get_settings().poll_interval.total_seconds()
         self._poll_interval = poll
         self._request = ClaimRequest(
-            limits={}, total=0, worker=worker, timeouts=_timeouts(), hold=LONGEST_HOLD + DEADLINE_SLACK
+            limits={},
+            total=0,
+            worker=worker,
+            timeouts=_timeouts(),
+            hold=LONGEST_HOLD + DEADLINE_SLACK,
+            aging_kinds=aging_kinds(),
         )
 
     def start(self) -> None:

@@ -102,8 +102,10 @@ class Executor:
             if each.handler is None:
                 unknown_count += 1
                 self._sink.put(each, verdict.unknown_kind(job))
-            elif job.attempt > job.max_attempts:
-                self._sink.put(each, verdict.attempts_used_up(job, worker=self._worker))
+            elif (job.attempt > job.max_attempts or job.metadata is not None) and (
+                ending := verdict.not_begun(job, worker=self._worker)
+            ) is not None:
+                self._sink.put(each, ending)
             else:
                 known.append(each)
         with self._lock:

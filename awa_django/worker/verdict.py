@@ -20,6 +20,7 @@ from awa_django.registry import Handler
 from awa_django.retry import Exponential, RetryPolicy, from_json
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
+from awa_django.worker.aging import age, max_age
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,13 @@ def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | Non
     """What a handler's returned ``Snooze``, ``RetryAfter`` or ``Cancel`` means; None: it completed."""
     match value:
         case Snooze(delay=delay):
-            return Deferral(_attempt(run), JobState.SCHEDULED, delay.total_seconds(), refund=True)
+            return Deferral(
+                _attempt(run),
+                JobState.SCHEDULED,
+                delay.total_seconds(),
+                refund=True,
+                aging=max_age(run) is not None,
+            )
         case RetryAfter(delay=delay, reason=reason):
             error = reason or "the handler asked to be run again"
             return failed(run, error, worker=worker, delay=delay)
@@ -104,20 +111,39 @@ def failed(
 
     ``by`` is who ended the run when that was not its own worker.
     """
-    if terminal or run.attempt >= run.max_attempts:
-        how = outcome or "failed"
-        note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace, by=by)
-        return Ending(_attempt(run), JobState.FAILED, note)
-    how = outcome or "retried"
+    if not terminal and run.attempt < run.max_attempts:
+        wait = backoff(run) if delay is None else delay
+        most = max_age(run)
+        if most is None or age(run) + wait.total_seconds() <= most:
+            how = outcome or "retried"
+            note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace, by=by)
+            aging = most is not None
+            return Deferral(_attempt(run), JobState.RETRYABLE, wait.total_seconds(), note, aging=aging)
+        error = f"{error} (not tried again: older than its max_age of {timedelta(seconds=most)} by then)"
+    how = outcome or "failed"
     note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace, by=by)
-    wait = backoff(run) if delay is None else delay
-    return Deferral(_attempt(run), JobState.RETRYABLE, wait.total_seconds(), note)
+    return Ending(_attempt(run), JobState.FAILED, note)
 
 
 def attempts_used_up(run: Run, *, worker: str) -> Ending:
     """A row that came with its attempts used up (raw SQL) is failed and never started."""
     error = f"not started: its {run.max_attempts} attempts are used up"
     return Ending(_attempt(run), JobState.FAILED, entry(run, error, worker=worker, outcome="failed"))
+
+
+def not_begun(run: Run, *, worker: str) -> Ending | None:
+    """How a claimed job ends that is not to be started; None: it is to be."""
+    if run.attempt > run.max_attempts:
+        return attempts_used_up(run, worker=worker)
+    late = age(run)
+    most = max_age(run) if late else None
+    if most is None or late <= most:
+        return None
+    error = (
+        f"not started: it was due {timedelta(seconds=round(late))} ago, "
+        f"and its max_age is {timedelta(seconds=most)}"
+    )
+    return Ending(_attempt(run), JobState.FAILED, entry(run, error, worker=worker, outcome="expired"))
 
 
 def unknown_kind(run: Run) -> Deferral:

@@ -140,6 +140,7 @@ CLAIM = {
     "timeouts": '{"a.kind": 60}',
     "hold": 7.0,
     "excluded_kinds": [],
+    "aging_kinds": ["b.kind"],
 }
 
 BATCHED: dict[str, dict[str, object]] = {
@@ -157,6 +158,7 @@ BATCHED: dict[str, dict[str, object]] = {
         "refunds": 0,
         "entries": "{}",
         "unknown_kinds": False,
+        "aging": True,
     },
 }
 

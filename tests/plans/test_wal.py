@@ -32,6 +32,7 @@ CLAIM = {
     "timeouts": "{}",
     "hold": 7.0,
     "excluded_kinds": [],
+    "aging_kinds": [],
 }
 
 
@@ -93,6 +94,7 @@ def test_retry_and_promotion_of_a_job(database: psycopg.Connection[Any]) -> None
             "refunds": [0] * BATCH,
             "entries": ['{"error": "no"}'] * BATCH,
             "unknown_kinds": [False] * BATCH,
+            "aging": [False] * BATCH,
         },
     )
     promoted = wal_bytes(database, "promote", {"batch": BATCH})

@@ -189,6 +189,17 @@ def test_unknown_kind_is_put_back_and_counted(make_bench: Callable[..., Bench]) 
     bench.let_go(3)
 
 
+def test_job_that_is_older_than_its_max_age_is_failed_unstarted(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench()
+    bench.go.set()
+    late, _ = (
+        bench.submit("t.wait", metadata=f'{{"awa:max_age": 60, "awa:age": {age}}}')[0] for age in (61, 59)
+    )
+    wait_until(lambda: len(bench.outcomes) == 2)
+    assert len(bench.started) == 1
+    assert isinstance(bench.outcomes[late], Ending)
+
+
 def test_job_whose_attempts_are_used_up_is_failed_unstarted(make_bench: Callable[..., Bench]) -> None:
     """I13: raw SQL may leave such a row."""
     bench = make_bench()

@@ -2,7 +2,7 @@
 -- Params: queues, limits (parallel arrays: how many of each queue at most), total (of all queues),
 --   share (how many of each queue before any gets more), worker, excluded_kinds (kinds to leave alone),
 --   timeouts (JSON object: kind -> seconds),
---   hold (seconds a claimed job may wait in the worker before it starts).
+--   hold (seconds a claimed job may wait in the worker before it starts), aging_kinds (those with a max_age).
 -- Index: jobs_hot_claim, one ordered scan a queue; jobs_hot_pkey for the update.
 -- Each queue gives its share first. Jobs that came in together then go together, out of the same pages:
 -- a whole claim from one of 64 queues cleans as many pages as it has jobs (server time 1.45 of that with
@@ -12,6 +12,7 @@
 -- its ids (joined to the CTE it scans the table: 123 ms instead of 4 for 100 jobs).
 -- Each row says how many pages of the claim index were read: walked over, where its entries are dead.
 -- A timeout of the job's own counts when it is above 0 (rounded: 1e-400 fits no float).
+-- A job with a max_age brings its age along: from when it was due, before a retry first (see defer), to now.
 -- A row whose attempts are used up (raw SQL) is claimed too, and failed by the worker unstarted.
 -- It stops at 8 MB of args, which every update of a row reads for the table's CHECK (0.6 ms a megabyte).
 -- Args beyond 32 kB stay behind (NULL; see claimed_args): a worker may hold 2,000 jobs. Their size is
@@ -107,7 +108,17 @@ SELECT
         ELSE pg_column_size(claimed.args) <= 8192
             AND octet_length(claimed.args::text) <= 32768
     END THEN claimed.args::text END,
-    CASE WHEN claimed.metadata <> '{}' THEN claimed.metadata::text END,
+    CASE
+        WHEN claimed.metadata = '{}' AND claimed.kind <> ALL (%(aging_kinds)s::text[]) THEN NULL
+        WHEN claimed.metadata ? 'awa:max_age' OR claimed.kind = ANY (%(aging_kinds)s::text[]) THEN (
+            claimed.metadata || jsonb_build_object('awa:age', extract(epoch FROM now()) - CASE
+                WHEN claimed.attempt > 1 AND jsonb_typeof(claimed.metadata -> 'awa:due_at') = 'number'
+                    THEN (claimed.metadata -> 'awa:due_at')::numeric
+                ELSE extract(epoch FROM claimed.run_at)
+            END)
+        )::text
+        ELSE claimed.metadata::text
+    END,
     claimed.progress::text,
     (SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) - before.page_count FROM before)
 FROM claimed

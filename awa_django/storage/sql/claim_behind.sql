@@ -1,10 +1,10 @@
 -- Claim as claim.sql does, but look in each queue only behind given places of the order; returns also the
 -- place of each job. For when dead entries of the index, which a long snapshot keeps, make claims slow.
--- Params: queues, limits, total, worker, excluded_kinds, timeouts, hold (see claim); place_queues,
+-- Params: queues, limits, total, worker, excluded_kinds, timeouts, hold, aging_kinds (see claim); place_queues,
 --   after_priorities, after_run_ats, after_ids, last_priorities (parallel arrays in the order of the
 --   claim: behind which row of the queue to look, and until which priority).
 -- Index: jobs_hot_claim, one ordered scan a place, which begins there; jobs_hot_pkey for the update.
--- What claim.sql says of its CTEs, sizes and timeouts holds here too.
+-- What claim.sql says of its CTEs, sizes, timeouts and ages holds here too.
 WITH before AS MATERIALIZED (
     SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
 ),
@@ -88,7 +88,17 @@ SELECT
         ELSE pg_column_size(claimed.args) <= 8192
             AND octet_length(claimed.args::text) <= 32768
     END THEN claimed.args::text END,
-    CASE WHEN claimed.metadata <> '{}' THEN claimed.metadata::text END,
+    CASE
+        WHEN claimed.metadata = '{}' AND claimed.kind <> ALL (%(aging_kinds)s::text[]) THEN NULL
+        WHEN claimed.metadata ? 'awa:max_age' OR claimed.kind = ANY (%(aging_kinds)s::text[]) THEN (
+            claimed.metadata || jsonb_build_object('awa:age', extract(epoch FROM now()) - CASE
+                WHEN claimed.attempt > 1 AND jsonb_typeof(claimed.metadata -> 'awa:due_at') = 'number'
+                    THEN (claimed.metadata -> 'awa:due_at')::numeric
+                ELSE extract(epoch FROM claimed.run_at)
+            END)
+        )::text
+        ELSE claimed.metadata::text
+    END,
     claimed.progress::text,
     (SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) - before.page_count FROM before),
     claimed.priority,

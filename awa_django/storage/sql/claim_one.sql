@@ -1,5 +1,5 @@
 -- Claim one job by its id, in a batch that cannot be claimed as a whole.
--- Params: job_id, worker, timeouts, hold (see claim).
+-- Params: job_id, worker, timeouts, hold, aging_kinds (see claim).
 -- Index: jobs_hot_pkey (`state::text` hides that of available rows, in which the id stands last).
 UPDATE awa.jobs_hot AS job
 SET state = 'running',
@@ -40,5 +40,15 @@ RETURNING
         ELSE pg_column_size(job.args) <= 8192
             AND octet_length(job.args::text) <= 32768
     END THEN job.args::text END,
-    CASE WHEN job.metadata <> '{}' THEN job.metadata::text END,
+    CASE
+        WHEN job.metadata = '{}' AND job.kind <> ALL (%(aging_kinds)s::text[]) THEN NULL
+        WHEN job.metadata ? 'awa:max_age' OR job.kind = ANY (%(aging_kinds)s::text[]) THEN (
+            job.metadata || jsonb_build_object('awa:age', extract(epoch FROM now()) - CASE
+                WHEN job.attempt > 1 AND jsonb_typeof(job.metadata -> 'awa:due_at') = 'number'
+                    THEN (job.metadata -> 'awa:due_at')::numeric
+                ELSE extract(epoch FROM job.run_at)
+            END)
+        )::text
+        ELSE job.metadata::text
+    END,
     job.progress::text

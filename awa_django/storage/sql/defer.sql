@@ -1,10 +1,12 @@
 -- Move running attempts to the deferred table (retry, snooze, kind unknown here); returns the ids done.
 -- Params: job_ids, run_leases, states, delays (seconds from now()), refunds (attempts given back: 0 or 1),
---   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata):
---   parallel arrays.
+--   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata), aging (the
+--   job has a max_age): parallel arrays.
+-- The age of a job counts from when it was due first: a retry keeps that instant in the metadata, as its
+-- run_at becomes that of the next attempt. A snooze begins anew.
 -- Index: jobs_hot_pkey, one probe a run; locked in id order. Both are kept so as in complete.sql.
 WITH attempt AS MATERIALIZED (
-    SELECT job.id, entry.state, entry.delay, entry.refund, entry.error_entry, entry.unknown_kind
+    SELECT job.id, entry.state, entry.delay, entry.refund, entry.error_entry, entry.unknown_kind, entry.aging
     FROM unnest(
         (SELECT %(job_ids)s::bigint[]),
         (SELECT %(run_leases)s::bigint[]),
@@ -12,8 +14,9 @@ WITH attempt AS MATERIALIZED (
         (SELECT %(delays)s::double precision[]),
         (SELECT %(refunds)s::smallint[]),
         (SELECT %(entries)s::text[]),
-        (SELECT %(unknown_kinds)s::boolean[])
-    ) AS entry (job_id, run_lease, state, delay, refund, error_entry, unknown_kind)
+        (SELECT %(unknown_kinds)s::boolean[]),
+        (SELECT %(aging)s::boolean[])
+    ) AS entry (job_id, run_lease, state, delay, refund, error_entry, unknown_kind, aging)
     JOIN awa.jobs_hot AS job ON job.id = entry.job_id
     WHERE job.run_lease = entry.run_lease
       AND job.state::text = 'running'
@@ -25,7 +28,7 @@ gone AS (
     USING attempt
     WHERE job.id = attempt.id
     RETURNING job.*, attempt.state AS new_state, attempt.delay, attempt.refund,
-        attempt.error_entry, attempt.unknown_kind
+        attempt.error_entry, attempt.unknown_kind, attempt.aging
 ),
 counted AS (
     INSERT INTO awa.queue_stats_deltas (minute, queue, kind, retried_count, wait_seconds, run_seconds)
@@ -73,7 +76,10 @@ SELECT
                 ELSE 1
             END)
         )
-        ELSE gone.metadata
+        WHEN NOT gone.aging THEN gone.metadata
+        WHEN gone.new_state = 'scheduled' THEN gone.metadata - 'awa:due_at'
+        WHEN gone.attempt > 1 AND gone.metadata ? 'awa:due_at' THEN gone.metadata
+        ELSE gone.metadata || jsonb_build_object('awa:due_at', extract(epoch FROM gone.run_at))
     END,
     gone.tags,
     gone.unique_key,
