@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.core.signals import setting_changed
@@ -86,6 +86,8 @@ class AwaSettings:
     middleware: tuple[str, ...] = ()
     # Which of CARRIED go from who enqueues to the handler, in the job's metadata.
     carry: tuple[str, ...] = ()
+    # Run jobs in the process that enqueues them: at once, or when its transaction commits.
+    inline: Literal["enqueue", "commit"] | None = None
 
 
 def get_settings() -> AwaSettings:
@@ -171,6 +173,12 @@ def _policy(value: object, name: str) -> RetryPolicy:
     return as_policy(value, name)
 
 
+def _inline(value: object, name: str) -> object:
+    if value not in (None, "enqueue", "commit"):
+        raise ValueError(f"{name} must be None, 'enqueue' or 'commit', not {value!r}")
+    return value
+
+
 def _retention(value: object, name: str) -> Retention:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} must be a dict, not {value!r}")
@@ -247,4 +255,5 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "HEALTH": _optional_text,
     "MIDDLEWARE": _names,
     "CARRY": _carried,
+    "INLINE": _inline,
 }

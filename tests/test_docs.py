@@ -97,8 +97,8 @@ def test_the_tests_of_the_testing_page_pass(snippets: dict[str, Any]) -> None:
         exec(block, snippets)
     result = unittest.TestResult()
     load = unittest.defaultTestLoader.loadTestsFromTestCase
-    unittest.TestSuite(load(snippets[name]) for name in ("OrderTest", "MailTest")).run(result)
-    assert result.testsRun == 4
+    unittest.TestSuite(load(snippets[name]) for name in ("OrderTest", "MailTest", "InlineTest")).run(result)
+    assert result.testsRun == 5
     assert not result.errors + result.failures, result.errors + result.failures
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from awa_django.conf import get_settings
+from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
@@ -33,7 +34,8 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
 
     Raises: InvalidJob, naming the place in the batch; UniqueConflict as ``enqueue`` does.
     """
-    alias = get_settings().database
+    settings = get_settings()
+    alias = settings.database
     connection = connections[alias]
     answers: list[Enqueued] = []
     queues: set[str] = set()
@@ -53,6 +55,8 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
             queues |= _enqueue_unique(connection, unique, answers, now)
         if queues:
             wake_workers(connection, sorted(queues))
+    if settings.inline is not None:
+        run_inline([answer.id for answer in answers if answer.created])
     return answers
 
 

@@ -9,6 +9,7 @@ import msgspec
 from django.db import OperationalError, connections
 
 from awa_django.conf import get_settings
+from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
@@ -49,7 +50,8 @@ def enqueue(item: Item) -> Enqueued:
     """
     recipe = prepare(item.handler, item.options)
     job = recipe.make(item.arguments)
-    connection = connections[get_settings().database]
+    settings = get_settings()
+    connection = connections[settings.database]
     if recipe.unique is None:
         inserted = (insert_job if recipe.shape.is_plain else insert_job_at)(connection, job)
     else:
@@ -63,6 +65,8 @@ def enqueue(item: Item) -> Enqueued:
         inserted = inserted_or_holder
     if inserted.is_awaited:
         wake_workers(connection, [recipe.shape.queue])
+    if settings.inline is not None:
+        run_inline([inserted.job_id])
     return Enqueued(inserted.job_id)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from awa_django.testing.assertions import assert_enqueued, capture_jobs, enqueued_jobs, refute_enqueued
 from awa_django.testing.flush import flush_queue
+from awa_django.testing.inlining import inline
 from awa_django.testing.running import Run, drain, run_job
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "drain",
     "enqueued_jobs",
     "flush_queue",
+    "inline",
     "refute_enqueued",
     "run_job",
 ]

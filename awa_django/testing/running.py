@@ -114,6 +114,12 @@ def run_job(job_id: int) -> Run:
     return _run(claimed)
 
 
+def run_available(job_id: int) -> Run | None:
+    """Run this job if it may run now; how it ended. Raises: UnknownJobKind."""
+    claimed = claim_one(connections[get_settings().database], job_id, _request([]))
+    return None if claimed is None else _run(claimed)
+
+
 def _promote(queue: str | None) -> None:
     """Make due jobs available.
 

@@ -54,6 +54,9 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
         "PERIODIC": {},
+        "MIDDLEWARE": [],
+        "CARRY": ["language"],
+        "INLINE": "commit",
     }
     assert {key.lower() for key in settings.AWA} == set(AwaSettings.__dataclass_fields__)
     read = get_settings()
