@@ -12,6 +12,7 @@ INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "example_project.shop"
 ROOT_URLCONF = "tests.worker_settings"
 urlpatterns: list[object] = []
 AWA = {"IMPORTS": ["tests.handlers", "tests.misbehaving"], **json.loads(os.environ.get("TEST_AWA", "{}"))}
+DATABASES["default"] |= json.loads(os.environ.get("TEST_DATABASE", "{}"))  # noqa: F405
 if "TEST_TASKS" in os.environ:
     TASKS = json.loads(os.environ["TEST_TASKS"])
 LOGGING = {

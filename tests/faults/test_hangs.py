@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 
@@ -174,10 +175,23 @@ def _sockets(pid: int) -> set[tuple[object, ...]]:
     }
 
 
+KEPT = {"CONN_MAX_AGE": 600, "CONN_HEALTH_CHECKS": True}
+POOLED = {"CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": {"pool": {"min_size": 1, "max_size": 4}}}
+
+
+@pytest.mark.parametrize(
+    ("given", "most_sessions"), [(KEPT, 8 + 1), (POOLED, 4)], ids=["kept", "out of a pool of 4"]
+)
 @pytest.mark.fault("U22", injected="all sessions of 8 handler threads terminated between two times 100 jobs")
 def test_handlers_connections_are_cycled(
-    database: Database, start_worker: StartWorker, observe: Observe
+    database: Database,
+    start_worker: StartWorker,
+    worker_env: dict[str, str],
+    observe: Observe,
+    given: dict[str, object],
+    most_sessions: int,
 ) -> None:
+    worker_env["TEST_DATABASE"] = json.dumps(given)
     worker = start_worker("--concurrency", "8", "--threads", "8")
     _run_hundred(database, worker)
     _terminate_others(database)
@@ -192,8 +206,8 @@ def test_handlers_connections_are_cycled(
     assert len(children) == 1
     assert worker.stop() == 0
     assert failed <= 9, "at most one for each thread"
-    # 8 threads, the thread of asgiref, and the test's own.
-    assert sessions <= 8 + 1 + 3
+    # A kept one for each of 8 threads and for that of asgiref; and the test's own.
+    assert sessions <= most_sessions + 3
     observe(f"{failed} failed attempts, {sessions} sessions of handlers at the end with 8 threads")
 
 
