@@ -72,6 +72,8 @@ def test_unchanged_declaration_writes_nothing() -> None:
         ({"args": '{"n": 2}'}, False),
         ({"queue": "other"}, False),
         ({"tags": []}, False),
+        ({"missed": "skip"}, False),
+        ({"catch_up_limit": 3}, False),
     ],
 )
 @pytest.mark.fault("U47", injected="a schedule's expression or zone is changed")
@@ -166,3 +168,34 @@ def test_fire_that_is_rolled_back_leaves_neither_mark_nor_job(connect: Connect) 
     assert fire(one, "nightly", fire_at)
     one.rollback()
     assert fire(two, "nightly", fire_at)
+
+
+def test_fires_done_by_a_rival_are_not_made_nor_counted_again() -> None:
+    declare()
+    count_back()
+    now = datetime.now(UTC).replace(microsecond=0)
+    since = cron_jobs(connection)[0].since
+    fires = [now - timedelta(minutes=minutes) for minutes in (4, 3, 2, 1)]
+    assert len(fire(connection, "nightly", *fires[:2], since=since, skipped=5)) == 2
+    assert len(fire(connection, "nightly", *fires, since=since, skipped=5)) == 2
+    assert execute("SELECT skipped_count, last_enqueued_at FROM awa.cron_jobs") == [(5, fires[-1])]
+
+
+def test_fires_without_a_job_move_the_mark_and_are_counted() -> None:
+    declare()
+    count_back()
+    until = datetime.now(UTC)
+    since = cron_jobs(connection)[0].since
+    assert fire_cron_job(connection, "nightly", [], until=until, since=since, skipped_count=3) == []
+    assert execute("SELECT skipped_count, last_enqueued_at FROM awa.cron_jobs") == [(3, until)]
+    assert execute("SELECT 1 FROM awa.jobs_hot") == []
+
+
+def test_schedule_written_by_hand_belongs_to_the_code_once_it_declares_it() -> None:
+    execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('nightly', '@daily', 'k')")
+    assert declare()
+    assert execute("SELECT declared_at = now() FROM awa.cron_jobs") == [(True,)]
+    assert not declare()
+    execute("UPDATE awa.cron_jobs SET declared_at = now() - interval '1 minute'")
+    assert declare()
+    assert execute("SELECT declared_at = now() FROM awa.cron_jobs") == [(True,)]

@@ -302,6 +302,16 @@ def test_periodic_on_a_function_makes_it_a_job() -> None:
 
     assert registry.periodic_jobs()[0].handler is clean.handler
     assert registry.periodic_jobs()[0].name == "nightly"
+    assert (registry.periodic_jobs()[0].missed, registry.periodic_jobs()[0].catch_up_limit) == (
+        "coalesce",
+        100,
+    )
+
+
+def test_periodic_takes_seconds_and_a_policy() -> None:
+    periodic("*/10 * * * * *", args={"order_id": 1}, missed="catch_up", catch_up_limit=3)(job(send_receipt))
+    [schedule] = registry.periodic_jobs()
+    assert (schedule.cron_expr, schedule.missed, schedule.catch_up_limit) == ("*/10 * * * * *", "catch_up", 3)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +323,13 @@ def test_periodic_on_a_function_makes_it_a_job() -> None:
         ("@daily", {"args": {"order_id": 1, "x": 2}}, "'x'"),
         ("@daily", {"args": {"order_id": 1}, "name": "n" * 201}, "name"),
         ("@daily", {"args": {"order_id": 1}, "metadata": {"awa:x": 1}}, "reserved"),
+        (
+            "@daily",
+            {"args": {"order_id": 1}, "missed": "all"},
+            "missed must be one of coalesce, skip, catch_up",
+        ),
+        ("@daily", {"args": {"order_id": 1}, "catch_up_limit": 0}, "catch_up_limit"),
+        ("@daily", {"args": {"order_id": 1}, "catch_up_limit": True}, "catch_up_limit"),
     ],
 )
 def test_wrong_periodic_declaration_is_refused(expr: str, options: dict[str, Any], why: str) -> None:

@@ -173,3 +173,40 @@ def test_discover_imports_tasks_and_jobs_of_an_installed_app(
         "awa_app_here.tasks",
         "awa_app_here.jobs",
     }
+
+
+def test_settings_declare_schedules_of_known_jobs(settings: Any) -> None:
+    made = registry.register(handler("a", aliases=("old",)))
+    registry.register_periodic(periodic("m", made))
+    entry = {
+        "job": "old",
+        "cron": "@hourly",
+        "timezone": "Asia/Tokyo",
+        "args": {"order_id": 7},
+        "missed": "skip",
+    }
+    settings.AWA = {"PERIODIC": {"z": entry, "b": {"job": "a", "cron": "*/10 * * * * *"}}}
+    first, second, third = registry.periodic_jobs()
+    assert [first.name, second.name, third.name] == ["b", "m", "z"]
+    assert (third.handler, third.cron_expr, third.timezone, third.missed) == (
+        made,
+        "@hourly",
+        "Asia/Tokyo",
+        "skip",
+    )
+    assert third.encode() == '{"order_id":7}'
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"m": {"job": "a", "cron": "@daily"}}, "name of a schedule that .*one declares"),
+        ({"x": {"job": "nobody", "cron": "@daily"}}, "the job 'nobody', which no handler has"),
+        ({"x": {"job": "a", "cron": "@daily", "args": {"n": 1}}}, r"\['x'\].*'n'"),
+    ],
+)
+def test_setting_that_fits_no_job_is_refused(settings: Any, entry: dict[str, Any], why: str) -> None:
+    registry.register_periodic(periodic("m", registry.register(handler("a"))))
+    settings.AWA = {"PERIODIC": entry}
+    with pytest.raises(ConfigurationError, match=why):
+        registry.periodic_jobs()
