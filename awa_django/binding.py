@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, get_type_hints
@@ -83,6 +83,21 @@ class Signature:
             raise InvalidJob(f"{self.kind!r}: {exc}") from exc
         if self._rest is not None:
             bound.update(bound.pop(self._rest.name, {}))
+        return bound
+
+    def bind_some(
+        self, args: Sequence[object], kwargs: Mapping[str, object], needed: Iterable[str]
+    ) -> dict[str, object]:
+        """As ``bind``, where of the required arguments only the ``needed`` ones must be given."""
+        try:
+            bound = self._signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as exc:
+            raise InvalidJob(f"{self.kind!r}: {exc}") from exc
+        if self._rest is not None:
+            bound.update(bound.pop(self._rest.name, {}))
+        for name in self._required.intersection(needed):
+            if name not in bound:
+                raise InvalidJob(f"{self.kind!r}: the argument {name!r} is missing")
         return bound
 
     def encode(self, arguments: Mapping[str, object], *, max_bytes: int) -> str:

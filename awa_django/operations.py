@@ -19,6 +19,7 @@ from django.db import IntegrityError, connections, transaction
 
 from awa_django.codec import clean_text
 from awa_django.conf import get_settings
+from awa_django.enqueue import Item, find_holder
 from awa_django.states import TERMINAL_STATES, JobState
 from awa_django.storage import operate, queues
 from awa_django.storage.operate import Located, Rows
@@ -85,6 +86,21 @@ def cancel(
         operate.cancel_deferred,
         explain=lambda job: _is(job) if job.state in TERMINAL_STATES else None,
     )
+
+
+def cancel_holder(item: Item, *, by: str | None = None, reason: str = "") -> int | None:
+    """Cancel the job that holds the unique key which the item (``job.item(...)``) would take; its id.
+
+    None when no job holds it, or one that has ended. Raises: as ``find_holder``.
+    """
+    left: int | None = None
+    # A holder may end between the two statements, and another job take the key: that one is meant too.
+    while (holder_id := find_holder(item)) not in (None, left):
+        assert holder_id is not None
+        if cancel(holder_id, by=by, reason=reason).changed:
+            return holder_id
+        left = holder_id
+    return None
 
 
 def cancel_matching(

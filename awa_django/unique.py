@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from inspect import iscoroutinefunction
+from typing import Any, Literal, get_args
 
 from blake3 import blake3
 
@@ -25,6 +26,10 @@ STATE_GROUPS: Mapping[str, frozenset[JobState]] = {
     "unfinished_or_failed": UNFINISHED_STATES | {JobState.FAILED},
     "kept": frozenset(JobState),
 }
+# What becomes of the job that holds the key when another one wants it.
+OnConflict = Literal["skip", "raise", "replace", "reschedule", "replace_and_reschedule"]
+# From the arguments as they are stored (plain JSON by name, defaults too) to the JSON that counts.
+KeyFunction = Callable[[dict[str, Any]], object]
 KEY_BYTES = 16
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
@@ -33,39 +38,59 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 class Unique:
     """At most one job with the same key holds it at a time; the key is the kind and the parts asked for.
 
-    ``args``: True for all arguments, or the names of those that count. ``queue``: the queue too.
+    ``args``: True for all arguments, the names of those that count, or a function of the stored
+    arguments (a dict of plain JSON) whose answer, text or other JSON, counts. ``queue``: the queue too.
     ``period``: a new key in each period, counted from 1970 UTC, of ``run_at`` if given and of the
     database's clock otherwise. ``states``: while in which states the key is held, one of
     ``unfinished`` (the default), ``unfinished_or_completed``, ``unfinished_or_failed`` and ``kept``
     (until the row is deleted), or a set of states that contains all the unfinished ones.
-    ``on_conflict``: ``skip`` answers with the holder's id, ``raise`` raises UniqueConflict.
+    ``on_conflict``: ``skip`` leaves the holder as it is and answers with its id, ``raise`` raises
+    UniqueConflict. While the holder waits to run, ``replace`` gives it the new arguments,
+    ``reschedule`` the new due instant, ``replace_and_reschedule`` both; one that runs or has ended is
+    left, and the answer says so.
     """
 
-    args: bool | tuple[str, ...]
+    args: bool | tuple[str, ...] | KeyFunction
     queue: bool
     period: timedelta | None
     states: str | frozenset[JobState]
-    on_conflict: Literal["skip", "raise"]
+    on_conflict: OnConflict
 
     def __init__(
         self,
         *,
-        args: bool | Iterable[str] = False,
+        args: bool | Iterable[str] | KeyFunction = False,
         queue: bool = False,
         period: timedelta | float | None = None,
         states: str | Iterable[str] = "unfinished",
-        on_conflict: Literal["skip", "raise"] = "skip",
+        on_conflict: OnConflict = "skip",
     ) -> None:
         settle = object.__setattr__
-        settle(self, "args", _names(args))
+        settle(self, "args", _args(args))
         settle(self, "queue", queue)
         settle(self, "period", _period(period))
         settle(self, "states", _states(states))
         settle(self, "on_conflict", on_conflict)
         if queue not in (True, False):
             raise ConfigurationError(f"Unique.queue must be True or False, not {queue!r}")
-        if on_conflict not in ("skip", "raise"):
-            raise ConfigurationError(f"Unique.on_conflict must be 'skip' or 'raise', not {on_conflict!r}")
+        if on_conflict not in get_args(OnConflict):
+            known = ", ".join(get_args(OnConflict))
+            raise ConfigurationError(f"Unique.on_conflict must be one of {known}, not {on_conflict!r}")
+        if self.replaces_args and args is True:
+            raise ConfigurationError(
+                f"Unique.on_conflict={on_conflict!r} has nothing to replace where all arguments are part "
+                "of the key: name those that count in Unique(args=...)"
+            )
+
+    @property
+    def replaces_args(self) -> bool:
+        """Whether a waiting holder is given the new arguments."""
+        return self.on_conflict in ("replace", "replace_and_reschedule")
+
+    @property
+    def reschedules(self) -> bool:
+        """Whether a waiting holder is given the new due instant."""
+        return self.on_conflict in ("reschedule", "replace_and_reschedule")
 
     @property
     def mask(self) -> str:
@@ -77,11 +102,17 @@ class Unique:
         return None if self.period is None else (at - _EPOCH) // self.period
 
     def key(self, kind: str, *, queue: str, args: Mapping[str, object], at: datetime | None) -> bytes:
-        """The key of a job with these components; ``at`` is needed with a period only."""
+        """The key of a job with these components; ``at`` is needed with a period only.
+
+        Raises: InvalidJob when the key function fails, or answers what cannot be part of a key.
+        """
+        counted: object = None
         if self.args is True:
-            counted: Mapping[str, object] | None = args
-        else:
-            counted = {name: args[name] for name in self.args if name in args} if self.args else None
+            counted = args
+        elif callable(self.args):
+            counted = _answer(self.args, dict(args), kind)
+        elif self.args:
+            counted = {name: args[name] for name in self.args if name in args}
         if self.period is not None and at is None:
             raise ValueError("a key with a period needs the instant it is for")
         return unique_key(
@@ -96,23 +127,28 @@ def unique_key(
     kind: str,
     *,
     queue: str | None = None,
-    args: Mapping[str, object] | None = None,
+    args: object = None,
     period_bucket: int | None = None,
 ) -> bytes:
     """The 16 bytes that name these components; a part that is None does not count.
 
-    ``args`` is plain JSON. The same logical input gives the same bytes in every process and version:
-    keys are sorted, and a float counts only as far as every language writes it alike.
+    ``args`` is plain JSON, an object but for a key function's answer. The same logical input gives the
+    same bytes in every process and version: keys are sorted, and a float counts only as far as every
+    language writes it alike.
 
-    Raises: InvalidJob for a float that is written differently elsewhere (with an exponent, or -0.0).
+    Raises: InvalidJob for what is no JSON, or a float that is written differently elsewhere (with an
+    exponent, or -0.0).
     """
     hasher = blake3(kind.encode())
     if queue is not None:
         hasher.update(b"\x00" + queue.encode())
     if args is not None:
+        try:
+            canonical = json.dumps(args, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        except (TypeError, ValueError) as exc:
+            raise InvalidJob(f"{args!r} cannot be part of the unique key of a {kind!r} job: {exc}") from exc
         _check_floats(args, kind)
-        canonical = json.dumps(args, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        hasher.update(b"\x00" + canonical.encode())
+        hasher.update(b"\x00" + canonical)
     if period_bucket is not None:
         hasher.update(b"\x00" + period_bucket.to_bytes(8, "little", signed=True))
     return hasher.digest(KEY_BYTES)
@@ -140,14 +176,28 @@ def _period(period: object) -> timedelta | None:
         raise ConfigurationError(str(exc)) from exc
 
 
-def _names(args: object) -> bool | tuple[str, ...]:
+def _answer(function: KeyFunction, args: dict[str, Any], kind: str) -> object:
+    try:
+        counted = function(args)
+    except Exception as exc:
+        raise InvalidJob(f"the key function of {kind!r} failed with {exc!r}") from exc
+    if counted is None:
+        raise InvalidJob(f"the key function of {kind!r} answered None: answer text, or other JSON")
+    return counted
+
+
+def _args(args: object) -> bool | tuple[str, ...] | KeyFunction:
     if isinstance(args, bool):
+        return args
+    if callable(args) and not isinstance(args, type) and not iscoroutinefunction(args):
         return args
     if isinstance(args, Iterable) and not isinstance(args, str):
         names = tuple(args)
         if names and all(isinstance(name, str) for name in names):
             return names
-    raise ConfigurationError(f"Unique.args must be True, False or names of arguments, not {args!r}")
+    raise ConfigurationError(
+        f"Unique.args must be True, False, names of arguments or a function of them, not {args!r}"
+    )
 
 
 def _states(states: object) -> str | frozenset[JobState]:

@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from awa_django import Enqueued, InvalidJob, Unique, UniqueConflict
+from awa_django import Enqueued, InvalidJob, Unique, UniqueConflict, operations
 from awa_django.enqueue import bulk, single
+from tests.factories import insert_job, reload_job
 from tests.unique_jobs import (
     assert_claims_match,
     by_account,
+    by_mail,
+    debounced,
     hourly,
     job_count,
+    latest,
     per_queue,
     plain,
     run,
@@ -22,6 +26,13 @@ from tests.unique_jobs import (
 )
 
 pytestmark = pytest.mark.django_db
+UNFINISHED = "11101001"
+
+
+def key_of_sync(account: int) -> bytes:
+    unique = sync.handler.unique
+    assert unique is not None
+    return unique.key(sync.handler.kind, queue="default", args={"account": account, "full": False}, at=None)
 
 
 def test_duplicate_is_answered_with_the_holder() -> None:
@@ -70,6 +81,88 @@ def test_holder_is_found_by_its_components() -> None:
     assert hourly.enqueue().id == hourly.holder_id()
     with pytest.raises(ValueError, match="not unique"):
         plain.holder_id(1)
+
+
+def test_key_function_decides_what_is_a_duplicate() -> None:
+    first = by_mail.enqueue("Ann@X.org")
+    assert by_mail.enqueue("ann@x.org", subject="again").holder_id == first.id
+    assert by_mail.enqueue("bob@x.org").created
+    assert by_mail.holder_id(to="ANN@x.org") == first.id
+    answers = by_mail.enqueue_many([{"to": "ANN@X.ORG"}, {"to": "eve@x.org"}, {"to": "EVE@x.org"}])
+    assert [answer.holder_id for answer in answers] == [first.id, None, answers[1].id]
+    assert_claims_match()
+
+
+def test_key_function_that_fails_refuses_the_job_and_its_place_in_a_batch() -> None:
+    by_nothing = by_mail.using(unique=Unique(args=lambda args: args["nope"]))
+    with pytest.raises(InvalidJob, match=r"key function of .* failed with KeyError"):
+        by_nothing.enqueue("a")
+    with pytest.raises(InvalidJob, match="item 1 of the batch: the key function"):
+        by_mail.enqueue_many([{"to": "a"}, by_nothing.item("b")])
+    assert job_count() == 0
+
+
+def test_look_up_needs_only_the_arguments_that_count() -> None:
+    first = debounced.enqueue(1, page=5)
+    assert debounced.holder_id(1) == debounced.holder_id(account=1) == first.id
+    assert latest.enqueue(1).created  # a default counts for one that is left out
+    with pytest.raises(InvalidJob, match="argument 'account' is missing"):
+        debounced.holder_id(page=5)
+    with pytest.raises(InvalidJob, match="acount"):
+        debounced.holder_id(acount=1)
+    with pytest.raises(InvalidJob, match="account"):
+        sync.holder_id()
+    with pytest.raises(InvalidJob, match="key function"):
+        by_mail.holder_id()
+
+
+@pytest.mark.parametrize("state", ["available", "scheduled", "retryable", "running", "waiting_external"])
+def test_job_is_cancelled_by_what_its_key_is_made_of(state: str) -> None:
+    job_id = insert_job(state, kind="tests.unique.sync", unique_key=key_of_sync(1), unique_states=UNFINISHED)
+    other = sync.enqueue(2).id
+    assert sync.cancel_holder(1) == job_id
+    assert (reload_job(job_id).state, reload_job(other).state) == ("cancelled", "available")
+    assert sync.cancel_holder(1) is None
+    assert sync.enqueue(1).created
+    assert_claims_match()
+
+
+def test_cancel_by_components_takes_queue_and_period_from_the_options() -> None:
+    at = datetime(2100, 1, 1, 12, 30, tzinfo=UTC)
+    first, second = hourly.using(run_at=at).enqueue(), hourly.using(run_at=at + timedelta(hours=1)).enqueue()
+    assert hourly.cancel_holder() is None
+    assert hourly.using(run_at=at - timedelta(minutes=30)).cancel_holder() == first.id
+    there = per_queue.using(queue="there").enqueue()
+    assert per_queue.cancel_holder() is None
+    assert per_queue.using(queue="there").cancel_holder() == there.id
+    assert reload_job(second.id).state == "scheduled"
+
+
+def test_ended_holder_is_no_holder_to_cancel() -> None:
+    kept = sync.using(unique=Unique(args=True, states="kept"))
+    first = kept.enqueue(1)
+    run("UPDATE awa.jobs_hot SET state = 'completed', finalized_at = now()")
+    assert kept.holder_id(1) == first.id
+    assert kept.cancel_holder(1) is None
+    assert reload_job(first.id).state == "completed"
+
+
+def test_cancel_says_by_whom_and_takes_who_came_after_the_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = insert_job("running", unique_key=key_of_sync(1), unique_states=UNFINISHED)
+    cancel = operations.cancel
+    came: list[int] = []
+
+    def end_it_just_before(job_id: int, **options: Any) -> operations.OperationResult:
+        if not came:
+            run("UPDATE awa.jobs_hot SET state = 'completed', finalized_at = now() WHERE id = %s", job_id)
+            came.append(insert_job("running", unique_key=key_of_sync(1), unique_states=UNFINISHED))
+        return cancel(job_id, **options)
+
+    monkeypatch.setattr(operations, "cancel", end_it_just_before)
+    assert operations.cancel_holder(sync.item(1), by="ann", reason="no more") == came[0]
+    assert reload_job(first).state == "completed"
+    [entry] = reload_job(came[0]).errors
+    assert (entry["by"], entry["error"]) == ("ann", "cancelled: no more")
 
 
 def test_ended_job_frees_its_key_and_a_completed_one_may_keep_it() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from awa_django.enqueue.bulk import enqueue_many
+from awa_django.enqueue.holder import components, find_holder
 from awa_django.enqueue.options import Item, Options
-from awa_django.enqueue.single import Enqueued, enqueue, find_holder
+from awa_django.enqueue.single import Enqueued, enqueue
 
-__all__ = ["Enqueued", "Item", "Options", "enqueue", "enqueue_many", "find_holder"]
+__all__ = ["Enqueued", "Item", "Options", "components", "enqueue", "enqueue_many", "find_holder"]

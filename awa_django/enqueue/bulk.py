@@ -11,10 +11,11 @@ from django.db import connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.inline import run_inline
-from awa_django.enqueue.options import Item, Recipe, prepare
+from awa_django.enqueue.options import Item, Options, Recipe, prepare
 from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import InvalidJob
+from awa_django.registry import Handler
 from awa_django.storage.copy import copy_jobs, reserve_ids, take_unique_keys
 from awa_django.storage.insert import NewJob, find_unique_holders
 
@@ -32,7 +33,8 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
     read, so that all batches take their keys in one order and cannot deadlock; the others are written
     10,000 at a time.
 
-    Raises: InvalidJob, naming the place in the batch; UniqueConflict as ``enqueue`` does.
+    Raises: InvalidJob, naming the place in the batch, also for items that would change the holder of
+    their key (``on_conflict="replace"``); UniqueConflict as ``enqueue`` does.
     """
     settings = get_settings()
     alias = settings.database
@@ -48,7 +50,10 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
                 if recipe.unique is None:
                     plain.append((job_id, job))
                 else:
-                    unique.append((len(answers), recipe.keyed(job, now), recipe))
+                    try:
+                        unique.append((len(answers), recipe.keyed(job, now), recipe))
+                    except InvalidJob as exc:
+                        raise _misplaced(len(answers), exc) from exc
                 answers.append(Enqueued(job_id))
             queues |= copy_jobs(connection, plain, now=now)
         if unique:
@@ -128,8 +133,22 @@ def _made(numbered: Iterable[tuple[int, object]], like: Item | None) -> Iterator
                 raise InvalidJob(f"expected {wanted}, not {item!r}")
             recipe = recipes.get(id(options))
             if recipe is None or recipe.handler is not handler:
-                recipe = recipes[id(options)] = prepare(handler, options)
+                recipe = recipes[id(options)] = _prepare(handler, options)
             made = recipe, recipe.make(arguments)
         except InvalidJob as exc:
-            raise InvalidJob(f"item {place} of the batch: {exc}") from exc
+            raise _misplaced(place, exc) from exc
         yield made
+
+
+def _prepare(handler: Handler, options: Options) -> Recipe:
+    recipe = prepare(handler, options)
+    if recipe.unique is not None and (recipe.unique.replaces_args or recipe.unique.reschedules):
+        raise InvalidJob(
+            f"on_conflict={recipe.unique.on_conflict!r} of {handler.kind!r} changes one holder at a time: "
+            "enqueue one by one, or for the batch .using(unique=...) with on_conflict='skip'"
+        )
+    return recipe
+
+
+def _misplaced(place: int, exc: InvalidJob) -> InvalidJob:
+    return InvalidJob(f"item {place} of the batch: {exc}")

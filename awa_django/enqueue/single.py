@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 from django.db import OperationalError, connections
@@ -13,15 +14,18 @@ from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
+from awa_django.states import JobState
 from awa_django.storage.insert import (
     Inserted,
     NewJob,
+    change_holder,
     database_now,
     find_unique_holders,
     insert_job,
     insert_job_at,
     insert_unique_job,
 )
+from awa_django.unique import Unique
 
 # How often a key may be found held and its holder gone before this is given up: each time another
 # job must have taken the key and ended in between.
@@ -34,12 +38,15 @@ _RIVAL_ENDED_WAIT = {"40001", "55P03"}
 class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The answer to an enqueue: ``id`` is the new job's, or that of the job that holds the unique key.
 
-    ``holder_id`` is None when a job was ``created``.
+    ``holder_id`` is None when a job was ``created``. Where ``on_conflict`` asks to change the holder:
+    whether it was ``updated``, and the ``holder_state`` it was found in, which says why not.
     """
 
     id: int
     created: bool = True
     holder_id: int | None = None
+    updated: bool = False
+    holder_state: JobState | None = None
 
 
 def enqueue(item: Item) -> Enqueued:
@@ -55,14 +62,14 @@ def enqueue(item: Item) -> Enqueued:
     if recipe.unique is None:
         inserted = (insert_job if recipe.shape.is_plain else insert_job_at)(connection, job)
     else:
-        job = _keyed(recipe, job)
+        job = keyed(recipe, job)
         with rival_as_unique_conflict(recipe.shape.kind):
-            inserted_or_holder = _insert_unless_held(job)
-        if isinstance(inserted_or_holder, int):
+            inserted_or_answer = _insert_unless_held(recipe.unique, job)
+        if isinstance(inserted_or_answer, Enqueued):
             if recipe.unique.on_conflict == "raise":
-                raise unique_conflict(recipe.shape.kind, inserted_or_holder)
-            return Enqueued(inserted_or_holder, False, inserted_or_holder)
-        inserted = inserted_or_holder
+                raise unique_conflict(recipe.shape.kind, inserted_or_answer.id)
+            return inserted_or_answer
+        inserted = inserted_or_answer
     if inserted.is_awaited:
         wake_workers(connection, [recipe.shape.queue])
     if settings.inline is not None:
@@ -70,17 +77,10 @@ def enqueue(item: Item) -> Enqueued:
     return Enqueued(inserted.job_id)
 
 
-def find_holder(item: Item) -> int | None:
-    """The id of the job that holds the unique key which the item would take; None when it is free.
-
-    Raises: InvalidJob when the item is refused, or is not unique.
-    """
-    recipe = prepare(item.handler, item.options)
-    if recipe.unique is None:
-        raise ValueError(f"{recipe.shape.kind!r} is not unique, so none of its jobs holds a key")
-    key = _keyed(recipe, recipe.make(item.arguments)).unique_key
-    assert key is not None
-    return find_unique_holders(connections[get_settings().database], [key]).get(key)
+def keyed(recipe: Recipe, job: NewJob) -> NewJob:
+    """The job with its unique key, of the period that the database's clock says where no other does."""
+    now = database_now(connections[get_settings().database]) if recipe.needs_now else None
+    return recipe.keyed(job, now)
 
 
 def unique_conflict(kind: str, holder_id: int | None) -> UniqueConflict:
@@ -103,21 +103,30 @@ def rival_as_unique_conflict(kind: str) -> Iterator[None]:
         ) from exc
 
 
-def _keyed(recipe: Recipe, job: NewJob) -> NewJob:
-    now = database_now(connections[get_settings().database]) if recipe.needs_now else None
-    return recipe.keyed(job, now)
-
-
-def _insert_unless_held(job: NewJob) -> Inserted | int:
-    """The new job, or the id of the job that holds its key."""
+def _insert_unless_held(unique: Unique, job: NewJob) -> Inserted | Enqueued:
+    """The new job, or the answer that names the job that holds its key."""
     connection = connections[get_settings().database]
-    assert job.unique_key is not None
     for _ in range(MOST_TRIES):
         inserted = insert_unique_job(connection, job)
         if inserted is not None:
             return inserted
         # In a second statement: the first does not see what a rival committed while it waited.
-        holder_id = find_unique_holders(connection, [job.unique_key]).get(job.unique_key)
-        if holder_id is not None:
-            return holder_id
+        answer = _answer_of_holder(connection, unique, job)
+        if answer is not None:
+            return answer
     raise unique_conflict(job.shape.kind, None)
+
+
+def _answer_of_holder(connection: Any, unique: Unique, job: NewJob) -> Enqueued | None:
+    """The holder of the job's key, changed as ``unique`` asks; None when it is gone, or moved on."""
+    assert job.unique_key is not None
+    if not (unique.replaces_args or unique.reschedules):
+        holder_id = find_unique_holders(connection, [job.unique_key]).get(job.unique_key)
+        return None if holder_id is None else Enqueued(holder_id, False, holder_id)
+    holder = change_holder(
+        connection, job, replaces_args=unique.replaces_args, reschedules=unique.reschedules
+    )
+    if holder is None or holder.has_moved_on:
+        return None
+    state = None if holder.state is None else JobState(holder.state)
+    return Enqueued(holder.job_id, False, holder.job_id, holder.is_changed, state)

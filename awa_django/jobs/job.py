@@ -9,8 +9,9 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from asgiref.sync import sync_to_async
 
+from awa_django import operations
 from awa_django.context import JobContext
-from awa_django.enqueue import Enqueued, Item, Options, enqueue, enqueue_many, find_holder
+from awa_django.enqueue import Enqueued, Item, Options, components, enqueue, enqueue_many, find_holder
 from awa_django.jobs.snapshot import JobSnapshot, read_snapshot
 from awa_django.registry import Handler
 from awa_django.retry import RetryPolicy
@@ -89,12 +90,21 @@ class Job(Generic[P, R]):
         """
         return enqueue_many(items, like=Item(handler=self.handler, arguments={}, options=self.options))
 
-    def holder_id(self, *args: P.args, **kwargs: P.kwargs) -> int | None:
+    def holder_id(self, *args: object, **kwargs: object) -> int | None:
         """The id of the job that holds the unique key which these arguments and options would take.
 
-        Raises: ValueError when the job is not unique.
+        Where the key names its arguments, no others need be given.
+        Raises: ValueError when the job is not unique; InvalidJob naming an argument that is missing.
         """
-        return find_holder(self.item(*args, **kwargs))
+        return find_holder(components(self.handler, self.options, args, kwargs))
+
+    def cancel_holder(self, *args: object, **kwargs: object) -> int | None:
+        """Cancel the job that ``holder_id`` names, queued, deferred or running; its id.
+
+        None when no job holds the key, or one that has ended. ``operations.cancel`` with the id says
+        also by whom and why. Raises: as ``holder_id``.
+        """
+        return operations.cancel_holder(components(self.handler, self.options, args, kwargs))
 
     def get(self, job_id: int) -> JobSnapshot:
         """The job with this id as it is now. Raises: JobNotFound when there is none of this kind."""

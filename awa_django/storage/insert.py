@@ -1,4 +1,4 @@
-"""Put one job in, a unique one after its claim.
+"""Put one job in, a unique one after its claim, or change the job that holds its key.
 
 All run on Django's connection, in the transaction that is open there, and raise Django's errors.
 """
@@ -72,6 +72,19 @@ class Inserted(NamedTuple):
     is_awaited: bool
 
 
+class Holder(NamedTuple):
+    """The job that holds a key: its state when it was looked at, and what came of the change.
+
+    ``has_moved_on``: it was waiting and is not any more, so it was not changed: look again. The state
+    is None when the claim is of no job.
+    """
+
+    job_id: int
+    state: str | None
+    is_changed: bool
+    has_moved_on: bool
+
+
 def insert_job(connection: Connection, job: NewJob) -> Inserted:
     """Insert a job whose shape ``is_plain``."""
     shape = job.shape
@@ -113,6 +126,25 @@ def find_unique_holders(connection: Connection, unique_keys: Iterable[bytes]) ->
     """The ids of the jobs that hold these keys now; a free key is absent."""
     rows = fetch(connection, "find_unique_holders", unique_keys=list(unique_keys))
     return {bytes(unique_key): job_id for unique_key, job_id in rows}
+
+
+def change_holder(
+    connection: Connection, job: NewJob, *, replaces_args: bool, reschedules: bool
+) -> Holder | None:
+    """Give the waiting holder of the job's key its args, or its due instant; None when the key is free.
+
+    Waits for whoever has the holder's row locked, and locks it until the open transaction ends.
+    """
+    rows = fetch(
+        connection,
+        "change_holder",
+        unique_key=job.unique_key,
+        args=job.args if replaces_args else None,
+        reschedules=reschedules,
+        run_at=job.shape.run_at,
+        delay=job.shape.delay,
+    )
+    return Holder._make(rows[0]) if rows else None
 
 
 def database_now(connection: Connection) -> datetime:

@@ -90,3 +90,13 @@ def test_insert_reads_nothing_but_the_few_who_wait(name: str, params: dict[str, 
     assert "Insert on" in found
     assert set(scans(found)) <= {"waiters"}
     assert "Index" not in found.replace("Conflict Arbiter Indexes", "")
+
+
+@pytest.mark.parametrize("args", [None, "{}"])
+def test_holder_is_changed_by_the_keys_of_both_tables(args: str | None) -> None:
+    found = plan(
+        "change_holder", unique_key=b"a" * 16, args=args, reschedules=True, run_at=None, delay="1 hour"
+    )
+    for index in ("idx_awa_jobs_unique", "jobs_hot_pkey", "scheduled_jobs_pkey"):
+        assert index in found
+    assert scans(found) == []

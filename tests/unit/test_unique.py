@@ -90,6 +90,58 @@ def test_bucket_counts_periods_since_1970_in_utc() -> None:
         unique.key("k", queue="q", args={}, at=None)
 
 
+def test_key_may_be_a_function_of_the_arguments() -> None:
+    unique = Unique(args=lambda args: args["to"].lower())
+    key = unique.key("k", queue="q", args={"to": "Ann@X.org", "body": 1}, at=None)
+    assert key == unique_key("k", args="ann@x.org")
+    assert key == unique.key("k", queue="q", args={"to": "ann@x.org"}, at=None)
+    listed = Unique(args=lambda args: sorted(args["ids"]), queue=True)
+    assert listed.key("k", queue="q", args={"ids": [2, 1]}, at=None) == unique_key(
+        "k", queue="q", args=[1, 2]
+    )
+
+
+RING: list[object] = []
+RING.append(RING)
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda args: args["nope"], r"key function of 'k' failed with KeyError\('nope'\)"),
+        (lambda args: None, "answered None"),
+        (lambda args: {1, 2}, "cannot be part of the unique key"),
+        (lambda args: "\ud800", "cannot be part of the unique key"),
+        (lambda args: {1: 1, "1": 1}, "cannot be part of the unique key"),
+        (lambda args: RING, "cannot be part of the unique key"),
+        (lambda args: float("nan"), "unique key"),
+        (lambda args: [1e300], "unique key"),
+    ],
+)
+def test_key_function_that_makes_no_key_is_refused(function: Any, says: str) -> None:
+    with pytest.raises(InvalidJob, match=says):
+        Unique(args=function).key("k", queue="q", args={"a": 1}, at=None)
+
+
+def test_key_function_cannot_change_the_arguments() -> None:
+    args = {"a": 1}
+    Unique(args=lambda each: each.pop("a")).key("k", queue="q", args=args, at=None)
+    assert args == {"a": 1}
+
+
+@pytest.mark.parametrize("policy", ["replace", "replace_and_reschedule"])
+def test_policy_that_could_replace_nothing_is_refused(policy: Any) -> None:
+    with pytest.raises(ConfigurationError, match="nothing to replace"):
+        Unique(args=True, on_conflict=policy)
+    for args in (False, ("a",), len):
+        assert Unique(args=args, on_conflict=policy).replaces_args
+    assert not Unique(args=True, on_conflict="reschedule").replaces_args
+
+
+async def ask(args: Any) -> str:
+    return "a"
+
+
 def test_default_mask_holds_while_unfinished() -> None:
     assert Unique().mask == "11101001"
     assert Unique(states="kept").mask == "11111111"
@@ -121,11 +173,13 @@ def test_mask_that_the_engine_would_collide_with_is_refused(states: Any) -> None
         {"args": ()},
         {"args": (1,)},
         {"args": None},
+        {"args": dict},
+        {"args": ask},
         {"queue": "mail"},
         {"period": 0},
         {"period": timedelta(milliseconds=500)},
         {"period": "1h"},
-        {"on_conflict": "replace"},
+        {"on_conflict": "keep"},
     ],
     ids=repr,
 )
