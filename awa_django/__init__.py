@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from awa_django.context import JobContext
 from awa_django.enqueue import Enqueued
+from awa_django.enqueue.apart import own_transaction
 from awa_django.errors import (
     AwaError,
     ConfigurationError,
@@ -46,5 +47,6 @@ __all__ = [
     "UnknownJobKind",
     "enqueue_many",
     "job",
+    "own_transaction",
     "periodic",
 ]

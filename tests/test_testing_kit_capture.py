@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import TestCase
 
-from awa_django import InvalidJob, UnknownJobKind, enqueue_many, job, registry
+from awa_django import InvalidJob, UnknownJobKind, enqueue_many, job, own_transaction, registry
 from awa_django.testing import assert_enqueued, capture_jobs, drain, enqueued_jobs, refute_enqueued
 from tests.factories import insert_job
 from tests.tasks_support import tasks, tasks_setting
@@ -93,6 +93,23 @@ class ArgumentsTest(TestCase):
         assert_enqueued(SEND, {"order_id": 2}, delay=0)
         with pytest.raises(AssertionError, match=r"delay=datetime\.timedelta\(seconds=61\)"):
             assert_enqueued(SEND, delay=61)
+
+
+class OwnTransactionTest(TestCase):
+    @pytest.mark.fault(
+        "U30", injected="a TestCase, which never commits, and a job that is committed by itself"
+    )
+    def test_it_stays_in_the_transaction_of_the_test(self) -> None:
+        with transaction.atomic(), own_transaction():
+            SEND.enqueue(1)
+        other = connection.copy()
+        try:
+            with other.cursor() as cursor:
+                cursor.execute("SELECT count(*) FROM awa.jobs WHERE kind = 'capture.send'")
+                assert cursor.fetchone() == (0,)
+        finally:
+            other.close()
+        assert [run.outcome for run in drain()] == ["completed"]
 
 
 class TasksTest(TestCase):

@@ -12,8 +12,10 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client, override_settings
 from django.urls import path
 
-from awa_django import job, registry
+from awa_django import Unique, UniqueConflict, job, own_transaction, registry
+from awa_django.enqueue import apart
 from tests.conftest import Connect
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
 
@@ -22,6 +24,7 @@ def note(number: int) -> None: ...
 
 
 NOTE = job(kind="transactions.note")(note)
+ONCE = NOTE.using(unique=Unique(args=True))
 
 
 def order(request: HttpRequest) -> HttpResponse:
@@ -104,3 +107,60 @@ def test_without_autocommit_the_commit_decides(numbers: Any) -> None:
     finally:
         transaction.rollback()
         transaction.set_autocommit(True)
+
+
+@pytest.mark.fault(
+    "U29", injected="an alert is enqueued in its own transaction, then the request's is rolled back"
+)
+def test_an_alert_stays_when_the_transaction_is_rolled_back(numbers: Any) -> None:
+    try:
+        with transaction.atomic():
+            NOTE.enqueue(1)
+            with own_transaction():
+                NOTE.enqueue(2)
+                NOTE.enqueue_many([{"number": 3}])
+                assert numbers() == []
+            assert numbers() == [2, 3]
+            Group.objects.create(name="rolled back")
+            raise LookupError
+    except LookupError:
+        NOTE.enqueue(4)
+    assert (numbers(), Group.objects.count()) == ([2, 3, 4], 0)
+
+
+def test_a_failure_in_a_transaction_of_its_own_leaves_nothing_of_it(numbers: Any) -> None:
+    connection.ensure_connection()
+    before = connection.connection
+    with transaction.atomic():
+        NOTE.enqueue(1)
+        try:
+            with own_transaction():
+                NOTE.enqueue(2)
+                raise LookupError
+        except LookupError:
+            NOTE.enqueue(3)
+    assert numbers() == [1, 3]
+    assert connection.connection is before
+
+
+def test_its_connection_is_closed(numbers: Any, connect: Connect) -> None:
+    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+    session = connect()
+    [before] = session.execute(count).fetchone() or (0,)
+    for number in range(5):
+        with own_transaction():
+            NOTE.enqueue(number)
+    wait_until(lambda: session.execute(count).fetchone() == (before,), message="sessions are left")
+
+
+def test_a_key_of_the_open_transaction_is_not_waited_for_for_ever(
+    numbers: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart, "LONGEST_LOCK_WAIT_MS", 50)
+    with transaction.atomic():
+        held = ONCE.enqueue(1)
+        with pytest.raises(UniqueConflict), own_transaction():
+            ONCE.enqueue(1)
+        assert not ONCE.enqueue(1).created
+    assert held.created
+    assert numbers() == [1]
