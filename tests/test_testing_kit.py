@@ -208,6 +208,9 @@ class AssertionsTest(TestCase):
 
 
 class DrainTest(TestCase):
+    @pytest.mark.fault(
+        "U30", injected="a TestCase enqueues and asserts the effect, without a commit or a thread"
+    )
     def test_drain_runs_what_is_due_best_first(self) -> None:
         last = SEND.using(priority=4).enqueue(1).id
         first = SEND.using(priority=1).enqueue(2).id

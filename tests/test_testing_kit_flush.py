@@ -11,10 +11,12 @@ from django.db import connection
 from django.test import TestCase, TransactionTestCase
 from django.test.utils import CaptureQueriesContext
 
+from awa_django import job, registry
 from awa_django.doctor import diagnose
 from awa_django.management.commands import flush
 from awa_django.models import Job, UniqueClaim
 from awa_django.operations import pause_queue
+from awa_django.testing import drain, inline
 from tests.factories import insert_job
 
 
@@ -88,6 +90,33 @@ class FlushCommandTest(TransactionTestCase):
     def test_each_flush_leaves_djangos_own_as_it_was(self) -> None:
         call_command("flush", interactive=False, inhibit_post_migrate=True)
         assert "execute_sql_flush" not in vars(connection.ops)
+
+
+async def note(name: str) -> None:
+    await Group.objects.acreate(name=name)
+
+
+class SessionsTest(TransactionTestCase):
+    @pytest.mark.fault(
+        "U31", injected="jobs of async and sync handlers are drained and run inline, then sessions counted"
+    )
+    def test_running_jobs_leaves_no_session(self) -> None:
+        count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        declared = job(kind="flush.note")(note)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(count)
+                before = cursor.fetchone()
+                declared.enqueue("drained")
+                assert len(drain()) == 1
+                with inline() as runs:
+                    declared.enqueue("inline")
+                assert len(runs) == 1
+                cursor.execute(count)
+                assert cursor.fetchone() == before
+        finally:
+            registry.unregister(declared.handler)
+        assert Group.objects.count() == 2
 
 
 class PlainTestCase(TestCase):
