@@ -27,6 +27,8 @@ from awa_django.storage.wake import wake
 
 # Ids per statement: bounds how many rows one statement locks (about 20 ms of work).
 BATCH = 1000
+# Rows looked through per statement for those that match: some 10 ms, however few they are.
+LOOK = 10_000
 # A job may move between the tables just between our two statements; that often in a row is a storm.
 ROUNDS = 3
 LARGEST_ID = 2**63 - 1
@@ -117,8 +119,9 @@ def cancel_matching(
 
     ``tags``: jobs that have all of them. Jobs that were enqueued since it began are left. It goes in
     batches of ``BATCH``, each its own transaction unless one is open, and tells ``on_batch`` how many
-    are cancelled so far. Where it broke off (or ``on_batch`` raised) the next call goes on: what is
-    cancelled matches no more.
+    are cancelled so far. No statement locks or reads more than a batch, or some thousands of rows that
+    may not match. Where it broke off (or ``on_batch`` raised) the next call goes on: what is cancelled
+    matches no more.
 
     Raises:
         ValueError: nothing is given to match.
@@ -133,13 +136,15 @@ def cancel_matching(
     for _ in range(ROUNDS):
         found_count = 0
         for find in (operate.matching_hot, operate.matching_deferred):
-            after_id = 0
-            while job_ids := find(connection, match, after_id=after_id, batch=BATCH):
-                after_id = job_ids[-1]
+            after_id: int | None = 0
+            while after_id is not None:
+                after_id, job_ids = find(connection, match, after_id=after_id, row_count=LOOK)
                 found_count += len(job_ids)
-                cancelled_count += len(cancel(job_ids, by=by, reason=reason, using=using).changed)
-                if on_batch is not None:
-                    on_batch(cancelled_count)
+                for start in range(0, len(job_ids), BATCH):
+                    some = job_ids[start : start + BATCH]
+                    cancelled_count += len(cancel(some, by=by, reason=reason, using=using).changed)
+                    if on_batch is not None:
+                        on_batch(cancelled_count)
         if not found_count:
             break
     return cancelled_count

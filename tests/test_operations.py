@@ -261,6 +261,37 @@ def test_many_ids_go_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert operations.cancel(reversed([*ids, *ids])).changed == tuple(ids)
 
 
+def test_few_matches_among_many_jobs_are_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operations, "LOOK", 3)
+    wanted = []
+    for number in range(20):
+        chosen = {"queue": "rare"} if number % 7 == 3 else {}
+        ids = [insert_job("completed", **chosen), insert_job(**chosen), insert_job("scheduled", **chosen)]
+        wanted += ids[1:] if chosen else []
+    seen: list[int] = []
+    assert operations.cancel_matching(queue="rare", on_batch=seen.append) == len(wanted) == seen[-1]
+    assert sorted(HotJob.objects.filter(state="cancelled").values_list("id", flat=True)) == sorted(wanted)
+
+
+def test_no_statement_of_a_cancel_of_many_takes_more_than_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operations, "LOOK", 10)
+    monkeypatch.setattr(operations, "BATCH", 4)
+    for _ in range(11):
+        insert_job()
+    sizes: list[int] = []
+    cancel_hot = operate.cancel_hot
+
+    def count(on: Any, job_ids: Any, *, entry: str) -> operate.Rows:
+        sizes.append(len(job_ids))
+        return cancel_hot(on, job_ids, entry=entry)
+
+    monkeypatch.setattr(operate, "cancel_hot", count)
+    assert operations.cancel_matching(kind="tests.job") == 11
+    assert sizes == [4, 4, 2, 1]
+
+
 def test_a_job_that_moves_between_the_statements_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """cancel looks in the hot table first; the job is promoted before it looks in the deferred one."""
     job_id = insert_job("scheduled")

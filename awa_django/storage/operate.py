@@ -99,16 +99,26 @@ def locate(connection: Connection, job_ids: Sequence[int]) -> dict[int, Located]
     return {row.id: row for row in rows}
 
 
-def matching_hot(connection: Connection, match: Match, *, after_id: int, batch: int) -> list[int]:
-    """The next ids of hot jobs that have not ended and match."""
-    rows = fetch(connection, "matching_hot", **match._asdict(), after_id=after_id, batch=batch)
-    return [row[0] for row in rows]
+class Look(NamedTuple):
+    """What came of looking through some rows of a table: the last id, None at its end; the ids that match."""
+
+    last_id: int | None
+    job_ids: list[int]
 
 
-def matching_deferred(connection: Connection, match: Match, *, after_id: int, batch: int) -> list[int]:
-    """The next ids of deferred jobs that match."""
-    rows = fetch(connection, "matching_deferred", **match._asdict(), after_id=after_id, batch=batch)
-    return [row[0] for row in rows]
+def matching_hot(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
+    """Look through the next hot jobs for those that have not ended and match."""
+    return _look(connection, "matching_hot", match, after_id, row_count)
+
+
+def matching_deferred(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
+    """Look through the next deferred jobs for those that match."""
+    return _look(connection, "matching_deferred", match, after_id, row_count)
+
+
+def _look(connection: Connection, name: str, match: Match, after_id: int, row_count: int) -> Look:
+    [(last_id, job_ids)] = fetch(connection, name, **match._asdict(), after_id=after_id, row_count=row_count)
+    return Look(last_id, job_ids or [])
 
 
 def highest_id(connection: Connection) -> int:

@@ -100,3 +100,20 @@ def test_holder_is_changed_by_the_keys_of_both_tables(args: str | None) -> None:
     for index in ("idx_awa_jobs_unique", "jobs_hot_pkey", "scheduled_jobs_pkey"):
         assert index in found
     assert scans(found) == []
+
+
+@pytest.mark.parametrize("filters", [{"kind": "rare"}, {"queue": "rare"}, {"tags": ["rare"]}], ids=str)
+@pytest.mark.parametrize("table", ["jobs_hot", "scheduled_jobs"])
+def test_look_for_what_matches_reads_a_bounded_piece_by_the_primary_key(
+    table: str, filters: dict[str, Any]
+) -> None:
+    name = "matching_hot" if table == "jobs_hot" else "matching_deferred"
+    params = {"kind": None, "queue": None, "tags": None, "after_id": 0, "highest_id": 2**62, **filters}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement(name)}", {**params, "row_count": 500}
+        )
+        found = [line for (line,) in cursor.fetchall()]
+    [scan] = [line for line in found if f"on {table}" in line]
+    assert f"Index Scan using {table}_pkey" in scan
+    assert "rows=500" in scan
