@@ -70,7 +70,6 @@ class CronScheduler(Duty):
 
     def perform(self) -> float | None:
         failpoints.hit("in_cron")
-        self._remove_undeclared()
         wait = LONGEST_WAIT.total_seconds()
         with self.session.use() as connection:
             schedules = storage.cron_jobs(connection)
@@ -91,6 +90,7 @@ class CronScheduler(Duty):
             self._invalid.pop(schedule.name, None)
             if next_at is not None:
                 wait = min(wait, (next_at - schedule.now).total_seconds())
+        self._remove_undeclared()
         return max(wait, 0.01)
 
     def _next_at(self, schedule: Schedule) -> datetime | None:

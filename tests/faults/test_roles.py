@@ -9,7 +9,7 @@ from django.db import ProgrammingError, transaction
 from django.test import Client
 from psycopg.errors import InsufficientPrivilege
 
-from awa_django import Unique, doctor, operations
+from awa_django import Unique, doctor, operations, schedules
 from awa_django.models import Job
 from tests import handlers
 from tests.fault_report import Observe
@@ -87,7 +87,7 @@ def test_worker_runs_everything_and_owns_nothing(
         *FOR_NO_ONE,
         "INSERT INTO awa.queue_meta (queue, paused) VALUES ('default', true)",
         "DELETE FROM awa.leaders",
-        "DELETE FROM awa.cron_jobs",
+        "TRUNCATE awa.cron_jobs",
         "SELECT setval('awa.jobs_id_seq', 1)",
     )
     observe(f"{ran} jobs ended as they should; {count} other statements are refused")
@@ -108,6 +108,11 @@ def test_operator_has_every_verb(installed: Installed, become: Become, observe: 
     assert operations.delete(ids[2]).changed == (ids[2],)
     assert operations.pause_queue("default", by="me").changed
     assert operations.resume_queue("default").changed
+    with installed.session() as session:
+        session.execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('s', '@daily', 'k')")
+    assert schedules.pause("s", by="me")
+    assert schedules.resume("s")
+    assert Job.objects.filter(pk=schedules.run_now("s")).exists()
     assert Job.objects.filter(pk=ids[3]).update(priority=3) == 1
     count = refused(
         installed,
@@ -117,7 +122,7 @@ def test_operator_has_every_verb(installed: Installed, become: Become, observe: 
         "INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('n', '@daily', 'k')",
         "DELETE FROM awa.runtime_instances",
     )
-    observe(f"9 verbs work; {count} other statements are refused")
+    observe(f"12 verbs work; {count} other statements are refused")
 
 
 @pytest.mark.fault(
