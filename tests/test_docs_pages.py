@@ -21,6 +21,7 @@ import pytest
 from django.core.management import get_commands, load_command_class
 from django.db import connection
 
+import awa_django
 from awa_django import conf, registry
 from awa_django.testing import drain, enqueued_jobs
 from example_project import shop
@@ -157,6 +158,12 @@ def options(parser: ArgumentParser) -> set[str]:
             found |= set(action.choices)
             found |= {each for verb in action.choices.values() for each in options(verb)}
     return found
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = (PROJECT_DIR / "docs/reference/api.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"^\.\. auto[a-z]+:: (\w+)", page, re.MULTILINE))
+    assert set(awa_django.__all__) <= shown
 
 
 def test_every_make_target_and_extra_exists() -> None:
