@@ -73,7 +73,7 @@ def test_the_setting_of_the_readme_is_accepted(settings: Any, snippets: dict[str
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("page", ["README.md", "docs/raw-sql.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/raw-sql.md", "docs/cancelling.md"])
 def test_every_sql_statement_runs(page: str) -> None:
     statements = [text for block in blocks(page, "sql") for text in block.split(";") if text.strip()]
     assert statements
