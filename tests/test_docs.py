@@ -113,9 +113,3 @@ def test_every_function_for_tests_is_documented() -> None:
     page = (PROJECT_DIR / "docs/testing.md").read_text(encoding="utf-8")
     documented = set(re.findall(r"^\| `([a-z_]+)\(", page, re.MULTILINE))
     assert documented == set(testing.__all__) - {"Run"}
-
-
-def test_every_setting_is_documented_with_its_name() -> None:
-    page = (PROJECT_DIR / "docs/settings.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `([A-Z_]+)` \|", page, re.MULTILINE))
-    assert documented == set(conf._READERS)
