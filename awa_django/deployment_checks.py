@@ -58,3 +58,9 @@ def _messages() -> Iterator[CheckMessage]:
             hint="Keep failed jobs for some days.",
             id="awa.W024",
         )
+    if configured.inline:
+        yield checks.Warning(
+            f"AWA['INLINE'] is {configured.inline!r}: each job runs where it is enqueued, as in tests.",
+            hint="Leave it out, and run `manage.py awa_worker`.",
+            id="awa.W025",
+        )

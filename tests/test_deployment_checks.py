@@ -32,6 +32,7 @@ def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         (KEPT, {"LISTEN_URL": "postgres://x"}, ["awa.W022"]),
         ({**KEPT, "DISABLE_SERVER_SIDE_CURSORS": True}, {"LISTEN_URL": "postgres://x"}, []),
         (KEPT, {"RETENTION": {"failed": 0}}, ["awa.W024"]),
+        (KEPT, {"INLINE": "commit"}, ["awa.W025"]),
     ],
 )
 def test_risky_settings(
