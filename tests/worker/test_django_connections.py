@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -206,3 +208,26 @@ def test_transaction_left_open_on_a_pooled_connection_stays_out_of_the_pool(pool
         return ask("SELECT pg_current_xact_id_if_assigned()"), connection.in_atomic_block
 
     assert on_a_new_thread(leave_open) == (None, False)
+
+
+@pytest.mark.parametrize("left_open", [False, True])
+def test_aliases_of_other_databases_are_looked_after_too(tmp_path: Path, left_open: bool) -> None:
+    given = {**deepcopy(connections.settings["default"]), "ENGINE": "django.db.backends.sqlite3"}
+    given |= {"NAME": tmp_path / "other", "OPTIONS": {}, "CONN_MAX_AGE": 0}
+    connections.settings["other"] = given
+
+    def use() -> tuple[bool, bool]:
+        other = connections["other"]
+        other.connect()
+        if left_open:
+            transaction.atomic(using="other").__enter__()
+        session = other.connection
+        tidy_own_thread()
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            session.execute("SELECT 1")
+        return connections["other"] is other, connections["other"].in_atomic_block
+
+    try:
+        assert on_a_new_thread(use) == (not left_open, False)
+    finally:
+        del connections.settings["other"]
