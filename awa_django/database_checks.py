@@ -97,9 +97,9 @@ def _server(connection: BaseDatabaseWrapper) -> Iterator[CheckMessage]:
 def _wrong_schema(alias: str, found: int | None) -> CheckMessage:
     mismatch = str(SchemaMismatch(expected=SCHEMA_VERSION, found=found))
     if found is not None and found > SCHEMA_VERSION:
-        hint = "No worker of this release starts on it. Deploy the code first when you go back, too."
+        hint = "No worker of this release starts on it."
         return checks.Warning(mismatch, hint=hint, id="awa.W011")
-    hint = f"Run `manage.py migrate awa --database {alias}`; until then no worker starts."
+    hint = f"Here: `manage.py migrate awa --database {alias}`. No worker of this release starts before."
     return checks.Warning(mismatch, hint=hint, id="awa.W010")
 
 
