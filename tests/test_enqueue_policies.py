@@ -114,6 +114,13 @@ def test_available_holder_keeps_its_place_when_it_is_asked_to_be_due_at_once() -
     assert (reload_job(holder).args["page"], reload_job(holder).run_at) == (5, before.run_at)
 
 
+def test_available_holder_may_be_put_off_with_new_arguments() -> None:
+    holder = hold("available")
+    assert debounced_of_latest().using(delay=DAY).enqueue(1, page=7).updated
+    after = reload_job(holder)
+    assert (after.table, after.args["page"], job_count()) == ("awa.scheduled_jobs", 7, 1)
+
+
 def debounced_of_latest() -> Any:
     return latest.using(unique=Unique(args=("account",), on_conflict="replace_and_reschedule"))
 
@@ -193,10 +200,12 @@ MOVES: dict[str, tuple[str, Callable[[Any, int], object], str | None]] = {
 class TestRaces:
     @pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
     @pytest.mark.parametrize("move", MOVES)
+    @pytest.mark.parametrize("puts_off", [False, True], ids=["replaced", "put off"])
     def test_holder_in_the_middle_of_a_move_is_changed_where_it_comes_to_wait(
-        self, move: str, commit: bool, connect: Connect
+        self, move: str, commit: bool, puts_off: bool, connect: Connect
     ) -> None:
         state, change, then = MOVES[move]
+        job = debounced_of_latest().using(delay=DAY) if puts_off else latest
         holder = hold(state)
         if state == "scheduled":
             update_job(holder, run_at="now() - interval '1 second'")
@@ -207,7 +216,7 @@ class TestRaces:
         def rival() -> Enqueued:
             try:
                 with transaction.atomic():
-                    answer = latest.enqueue(1, page=2)
+                    answer = job.enqueue(1, page=2)
                     usable.append(run("SELECT 1")[0][0])
                 return answer
             finally:
@@ -233,6 +242,7 @@ class TestRaces:
             assert (answer.id, answer.updated, answer.holder_state) == (holder, then == "available", then)
         if answer.updated:
             assert reload_job(holder).args["page"] == 2
+            assert not puts_off or reload_job(holder).table == "awa.scheduled_jobs"
         assert_claims_match()
 
     def test_rivals_leave_one_job_with_the_arguments_of_one_of_them(self, connect: Connect) -> None:

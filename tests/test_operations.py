@@ -288,8 +288,9 @@ def test_no_statement_of_a_cancel_of_many_takes_more_than_a_batch(
         return cancel_hot(on, job_ids, entry=entry)
 
     monkeypatch.setattr(operate, "cancel_hot", count)
-    assert operations.cancel_matching(kind="tests.job") == 11
-    assert sizes == [4, 4, 2, 1]
+    seen: list[int] = []
+    assert operations.cancel_matching(kind="tests.job", on_batch=seen.append) == 11
+    assert (sizes, seen) == ([4, 4, 2, 1], [4, 8, 10, 11])
 
 
 def test_a_job_that_moves_between_the_statements_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
