@@ -182,9 +182,10 @@ class _Timetable:
         at, offset = begin, self._offset(begin)
         reading, missing = _reading(at, offset), None
         yesterday = _shifted(at, -DAY)
-        before = self._offset(yesterday)
-        if self._is_fixed and before > offset:  # perhaps amid readings that come the second time
-            reading = max(reading, _reading(self._change(yesterday, at), before))
+        if self._is_fixed and self._offset(yesterday) > offset:  # perhaps amid readings that come again
+            reading = max(reading, _reading(self._change(yesterday, at), self._offset(yesterday)))
+        elif self._is_fixed and self._offset(at - SECOND) < offset:  # just at the end of a gap
+            missing = _reading(at, self._offset(at - SECOND))
         span = 2 * DAY
         while at < end:
             until = self._next_change(at, min(end, _shifted(at, span)))

@@ -190,6 +190,21 @@ def test_what_is_due_is_what_would_have_fired(
     assert due_fires(expr, zone, after, until, most) == (fires[-most:], len(fires))
 
 
+@pytest.mark.parametrize("expr", ["0 2 * * *", "15 2 * * *", "30 2,3 * * *", "*/10 * * * *", "9 10 2 * * *"])
+@pytest.mark.parametrize("change", ["2026-03-29 01:00", "2026-10-25 01:00"])
+@pytest.mark.parametrize("seconds", [-3601, -3600, -2, -1, 0, 1, 3599, 3600])
+@pytest.mark.fault("F43", injected="a leader that starts at the very second at which clocks are changed")
+def test_no_fire_is_lost_at_the_second_of_a_change(expr: str, change: str, seconds: int) -> None:
+    start = utc(change) - timedelta(days=1)
+    every = next_fires(expr, "Europe/Madrid", start, 200)
+    at = utc(change) + timedelta(seconds=seconds)
+    expected = [fire for fire in every if fire > at][:5]
+    assert next_fires(expr, "Europe/Madrid", at, len(expected)) == expected
+    before = due_fires(expr, "Europe/Madrid", start, at, 1).total
+    assert before == len([fire for fire in every if fire <= at])
+    assert before + due_fires(expr, "Europe/Madrid", at, every[-1], 1).total == len(every)
+
+
 @pytest.mark.parametrize(
     "expr",
     [
