@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import NamedTuple
+
 from awa_django.storage._sql import Connection, fetch
 
 
-def promote(connection: Connection, *, batch: int) -> dict[str, int]:
+class NextDue(NamedTuple):
+    """When the next deferred row is due (None without one); ``now`` is the database's clock.
+
+    ``page_count`` is what was read of the index to find it.
+    """
+
+    now: datetime
+    run_at: datetime | None
+    page_count: int
+
+    @property
+    def seconds(self) -> float | None:
+        """Until then; negative when it is overdue."""
+        return None if self.run_at is None else (self.run_at - self.now).total_seconds()
+
+
+def promote(connection: Connection, *, batch: int, since: datetime | None = None) -> dict[str, int]:
     """Move up to ``batch`` due rows, earliest first; queue -> how many became available.
 
-    In a transaction it takes the right index whatever the statistics say.
+    None that was due before ``since`` is looked for. In a transaction it takes the right index
+    whatever the statistics say.
     """
     fetch(connection, "plan_in_order")
-    return dict(fetch(connection, "promote", batch=batch))
+    return dict(fetch(connection, "promote", batch=batch, since=since))
 
 
 def due_ids(connection: Connection, *, batch: int) -> list[int]:
@@ -34,7 +54,9 @@ def supersede(connection: Connection, job_id: int, entry: str) -> bool:
     return bool(fetch(connection, "supersede", job_id=job_id, entry=entry))
 
 
-def next_due(connection: Connection) -> float | None:
-    """Seconds until the next deferred row is due, negative when overdue; None when there is none."""
-    rows = fetch(connection, "next_due")
-    return rows[0][0] if rows else None
+def next_due(connection: Connection, *, since: datetime | None = None) -> NextDue:
+    """The first deferred row, or, in a transaction, the first one that is due no sooner than ``since``."""
+    if since is not None:
+        fetch(connection, "plan_in_order")
+    [row] = fetch(connection, "next_due", since=since)
+    return NextDue._make(row)

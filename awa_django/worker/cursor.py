@@ -1,19 +1,23 @@
-"""ClaimCursor: claims that do not walk over the same dead entries of the index again and again.
+"""ClaimCursor and DueCursor: not to walk over the same dead entries of an index again and again.
 
-A claimed job leaves a dead entry at the head of its queue. VACUUM takes it away, but not while
-somebody's snapshot is older: then each claim from the head walks over all that were ever claimed.
-So claims count the pages they read, and a queue with a long walk is searched behind the last job of
-each priority, and as a whole only now and then: what was retried, released, or committed late lies before.
+A claimed job leaves a dead entry at the head of its queue, a promoted one at the head of the deferred
+jobs. VACUUM takes them away, but not while somebody's snapshot is older: then each claim from the head
+walks over all that were ever claimed. So claims count the pages they read, and a queue with a long walk
+is searched behind the last job of each priority, and as a whole only now and then: what was retried,
+released, or committed late lies before.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
 
+from awa_django.storage import promote
 from awa_django.storage._sql import Connection
 from awa_django.storage.claim import BEGINNING, ClaimRequest, Place, claim_and_measure, claim_behind
 from awa_django.storage.rows import ClaimedJob
+from awa_django.worker.database import PsycopgConnection, transaction
 
 # Pages of the index that a search reads anyway, for each queue: the way down, and a leaf or two.
 ORDINARY_PAGES = 6
@@ -77,6 +81,34 @@ class ClaimCursor:
             else:
                 self._whole_at.pop(queue, None)
                 self._places.pop(queue, None)
+
+
+class DueCursor:
+    """Where in the deferred jobs promotion is. Used by one thread.
+
+    After a long walk a look begins where the last one ended, and at the head again when it has rested,
+    for ``longest_rest`` at most: a row may be committed later than it is due, or be locked by somebody.
+    """
+
+    def __init__(self, longest_rest: timedelta, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._longest_rest = longest_rest.total_seconds()
+        self._head_at = float("-inf")
+        self.since: datetime | None = None
+
+    def next_due(self, connection: PsycopgConnection) -> float | None:
+        """Seconds until the next row is due, negative when overdue, None without one: ``since`` is there."""
+        began_at = self._clock()
+        if began_at < self._head_at:
+            with transaction(connection):
+                found = promote.next_due(connection, since=self.since)
+        else:
+            found = promote.next_due(connection)
+            if found.page_count > SHORT_WALK:
+                ended_at = self._clock()
+                self._head_at = ended_at + min((ended_at - began_at) * REST, self._longest_rest)
+        self.since = found.now if found.run_at is None else min(found.run_at, found.now)
+        return found.seconds
 
 
 def _reached(request: ClaimRequest, jobs: Collection[ClaimedJob]) -> set[str]:

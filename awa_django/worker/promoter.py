@@ -12,6 +12,7 @@ from awa_django import failpoints
 from awa_django.storage import promote as storage
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
+from awa_django.worker.cursor import DueCursor
 from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
@@ -50,6 +51,7 @@ class Promoter(Duty):
         self._always = always
         self._may_rest = may_rest
         self._quiet_looks = 0
+        self._cursor = DueCursor(longest_rest=interval)
 
     @property
     def is_leading(self) -> bool:
@@ -57,13 +59,12 @@ class Promoter(Duty):
         return not self.is_stopping and (self._always or super().is_leading)
 
     def perform(self) -> float | None:
-        with self.session.use() as connection:
-            wait = storage.next_due(connection)
-        if wait is None or wait > 0:
-            return self._until_next_look(float("inf") if wait is None else wait)
-        self._quiet_looks = 0
         while self.is_leading:
             with self.session.use() as connection:
+                wait = self._cursor.next_due(connection)
+                if wait is None or wait > 0:
+                    return self._until_next_look(float("inf") if wait is None else wait)
+                self._quiet_looks = 0
                 promoted = self._promote(connection)
                 if promoted:
                     wake(connection, sorted(promoted))
@@ -88,7 +89,7 @@ class Promoter(Duty):
     def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
         try:
             with transaction(connection):
-                promoted = storage.promote(connection, batch=BATCH)
+                promoted = storage.promote(connection, batch=BATCH, since=self._cursor.since)
                 failpoints.hit("in_promotion")
                 return promoted
         except (psycopg.IntegrityError, psycopg.DataError) as exc:

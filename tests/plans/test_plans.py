@@ -212,13 +212,24 @@ def test_claim_behind_places_begins_there(mix: Mix, limit: int, queues: int) -> 
     assert any("ROW(priority, run_at, id) > ROW(" in condition for condition in plan.conditions)
 
 
+@pytest.mark.parametrize("since", [None, "2020-01-01T00:00Z"])
 @pytest.mark.parametrize("batch", [1, 100, 2000])
-def test_promotion_goes_by_the_due_index(mix: Mix, batch: int) -> None:
+def test_promotion_goes_by_the_due_index(mix: Mix, batch: int, since: str | None) -> None:
     with mix.connection.transaction(force_rollback=True):
         fetch(mix.connection, "plan_in_order")
-        plan = mix.explain("promote", {"batch": batch})
+        plan = mix.explain("promote", {"batch": batch, "since": since})
     check_indexes("promote", plan)
     assert plan.tables == {HOT, DEFERRED}
+
+
+def test_nothing_is_compiled_because_sorts_and_scans_are_off(mix: Mix) -> None:
+    with mix.connection.transaction(force_rollback=True):
+        fetch(mix.connection, "plan_in_order")
+        row = mix.connection.execute(
+            "EXPLAIN (ANALYZE, FORMAT JSON) SELECT FROM awa.leaders ORDER BY holder"
+        ).fetchone()
+    assert row is not None
+    assert "JIT" not in row[0][0]
 
 
 OTHERS: dict[str, dict[str, object]] = {
@@ -226,11 +237,13 @@ OTHERS: dict[str, dict[str, object]] = {
     "claim_one": {**CLAIM, "job_id": 1},
     "quarantine": {"job_id": 1, "entry": "{}"},
     "surrender": {"job_id": 1, "run_lease": 1, "state": "failed", "bit": 5, "entry": "{}"},
-    "next_due": {},
+    "next_due": {"since": None},
     "lost_runs": {"stale_after": 90.0, "batch": 500},
     "runs_of_worker": {"workers": ["w/1", "w/2"], "min_age": 2.0},
     "prune": {"cursor": None, "min_age": 3600.0, "batch": 1000, **RULES},
     "catalogue_recent_kinds": {"window": 5000},
+    "waiting_kinds": {"sample": 1000, "limit": 1000},
+    "waiting_queues": {"limit": 1000},
 }
 # Seldom run, on the deferred table, whose every index holds the id and the due time: while the
 # statistics call the table empty any of them may be read, and that is soon over.
@@ -266,6 +279,12 @@ def check_seldom_run(mix: Mix, name: str, params: dict[str, object]) -> None:
         assert not plan.scanned & {HOT, DEFERRED}
     else:
         check_indexes(name, plan)
+
+
+def test_next_due_goes_on_at_an_instant_by_the_index(mix: Mix) -> None:
+    with mix.connection.transaction(force_rollback=True):
+        fetch(mix.connection, "plan_in_order")
+        check_indexes("next_due", mix.explain("next_due", {"since": "2020-01-01T00:00Z"}))
 
 
 def test_prune_goes_on_behind_its_cursor_by_the_index(mix: Mix) -> None:

@@ -86,15 +86,22 @@ def test_promote_passes_over_rows_that_another_mover_holds(connect: Connect) -> 
 
 
 def test_next_due_is_the_time_to_the_earliest() -> None:
-    assert next_due(connection) is None
+    assert next_due(connection).seconds is None
     insert_job("scheduled")
-    wait = next_due(connection)
+    wait = next_due(connection).seconds
     assert wait is not None
     assert 3500 < wait <= 3600
     due("retryable", ago=50)
-    wait = next_due(connection)
-    assert wait is not None
-    assert -110 < wait <= -50
+    found = next_due(connection)
+    assert found.seconds is not None
+    assert -110 < found.seconds <= -50
+    assert next_due(connection, since=found.now).seconds == pytest.approx(wait, abs=30)
+
+
+def test_promotion_does_not_look_before_its_beginning() -> None:
+    due(ago=50)
+    assert promote(connection, batch=10, since=next_due(connection).now) == {}
+    assert promote(connection, batch=10, since=next_due(connection).run_at) == {"default": 1}
 
 
 def blocked(mask: str) -> tuple[int, int]:

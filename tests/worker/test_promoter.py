@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
 from awa_django.doctor import diagnose
+from awa_django.storage import promote
 from awa_django.storage.waiters import listen, wait
+from awa_django.worker import cursor
 from awa_django.worker import promoter as module
+from awa_django.worker.cursor import DueCursor
 from awa_django.worker.database import Session
 from awa_django.worker.promoter import Promoter
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job, update_job
+from tests.waiting import wait_until
 from tests.worker.conftest import AtWill
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
@@ -83,6 +87,46 @@ def test_looks_half_as_often_when_nothing_was_due_for_long_and_promotion_wakes(
     update_job(job_id, run_at="clock_timestamp()")
     promoter.tick()
     assert promoter.tick() == 0.25
+
+
+def test_looks_begin_where_the_last_one_ended_while_a_snapshot_keeps_dead_entries(
+    promoter: Promoter, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"now": 1000.0}
+    pages: list[int] = []
+    next_due = promote.next_due
+
+    def slow_next_due(*args: Any, since: datetime | None = None) -> Any:
+        clock["now"] += 1.0 if since is None else 0.0
+        found = next_due(*args, since=since)
+        pages.append(found.page_count)
+        return found
+
+    monkeypatch.setattr(promote, "next_due", slow_next_due)
+    monkeypatch.setattr(promoter, "_cursor", DueCursor(promoter.interval, clock=lambda: clock["now"]))
+    reader, writer = connect(autocommit=False), connect()
+    reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT FROM awa.scheduled_jobs")
+    writer.execute(
+        "INSERT INTO awa.scheduled_jobs (kind, run_at) "
+        "SELECT 'k', now() - interval '1 h' + interval '1 ms' * n FROM generate_series(1, 40000) AS n"
+    )
+    soonest = insert_job("scheduled")
+    promoter.tick()
+    # Once the walk is long, each batch begins where the one before it ended.
+    assert cursor.SHORT_WALK < max(pages) < cursor.SHORT_WALK * 1.3
+    assert sorted(pages)[-2] <= cursor.SHORT_WALK
+    assert pages[-1] < 20
+    assert reload_job(soonest).state == "scheduled"
+
+    late, soon = due(), insert_job("scheduled")
+    update_job(late, run_at="now() - interval '2 h'")
+    update_job(soon, run_at="clock_timestamp() + interval '1 ms'")
+    wait_until(lambda: (promoter.tick(), reload_job(soon).state)[1] == "available")
+    assert reload_job(late).state == "scheduled"
+    clock["now"] += promoter.interval.total_seconds()
+    promoter.tick()
+    assert reload_job(late).state == "available"
 
 
 def test_all_that_is_due_is_promoted_in_batches(promoter: Promoter, monkeypatch: pytest.MonkeyPatch) -> None:

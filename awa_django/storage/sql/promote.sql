@@ -1,5 +1,5 @@
 -- Move due rows from the deferred table to the hot one, earliest first; returns queue, count.
--- Params: batch (rows at most).
+-- Params: batch (rows at most), since (instant from which to look, or null: from the beginning).
 -- Index: scheduled_jobs_due for the choice (see plan_in_order.sql); the move goes by ctid, of rows that
 -- are locked. By id the planner may read a whole index (queue, run_at, id) while the statistics say that
 -- the table is empty.
@@ -8,6 +8,7 @@ WITH due AS MATERIALIZED (
     SELECT job.ctid
     FROM awa.scheduled_jobs AS job
     WHERE job.run_at <= now()
+      AND (%(since)s::timestamptz IS NULL OR job.run_at >= %(since)s::timestamptz)
     ORDER BY job.run_at, job.id
     LIMIT %(batch)s::integer
     FOR UPDATE SKIP LOCKED
