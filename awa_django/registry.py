@@ -17,7 +17,7 @@ from awa_django.binding import Signature
 from awa_django.codec import JSON
 from awa_django.conf import PeriodicSetting, get_settings
 from awa_django.cron import DEFAULT_CATCH_UP, Missed
-from awa_django.errors import ConfigurationError, InvalidJob, UnknownJobKind
+from awa_django.errors import ConfigurationError, UnknownJobKind
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 
@@ -262,7 +262,7 @@ def _from_settings(entry: PeriodicSetting) -> PeriodicJob:
         )
     try:
         arguments = handler.bind((), entry.args)
-    except InvalidJob as exc:
+    except (TypeError, ValueError) as exc:  # InvalidJob is one; a task refuses in its own way
         raise ConfigurationError(f"{where}: {exc}") from exc
     return PeriodicJob(
         name=entry.name,
