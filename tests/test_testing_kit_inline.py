@@ -65,7 +65,7 @@ async def note_async(what: str) -> None:
 
 
 NOTE = job(kind="inline.note", keep_result=True)(note)
-ONCE = job(kind="inline.once", unique=Unique(states="unfinished_or_completed"))(note)
+ONCE = job(kind="inline.once", unique=Unique(args=True, states="unfinished_or_completed"))(note)
 AT = job(kind="inline.at")(at)
 PLAIN = job(kind="inline.plain")(plain)
 PARENT = job(kind="inline.parent")(parent)
@@ -121,10 +121,12 @@ class InlineTest(TestCase):
         assert len(drain(until=timedelta(minutes=2))) == 1
 
     def test_a_duplicate_does_not_run(self) -> None:
+        ONCE.enqueue("before")
         with inline():
+            ONCE.enqueue_many([{"what": "before"}])
             assert ONCE.enqueue("once").created
-            assert not ONCE.enqueue("again").created
-            ONCE.enqueue_many([{"what": "in a batch"}])
+            assert not ONCE.enqueue("once").created
+            ONCE.enqueue_many([{"what": "once"}])
         assert ran == ["once"]
 
     def test_a_paused_queue_waits(self) -> None:
