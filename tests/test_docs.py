@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from awa_django import conf, registry, testing
 from awa_django.models import Job
@@ -70,17 +70,6 @@ def test_the_setting_of_the_readme_is_accepted(settings: Any, snippets: dict[str
     exec(f"from datetime import timedelta\n{block}", snippets)
     settings.AWA = snippets["AWA"]
     assert conf.get_settings().retention.of("bulk", "completed").total_seconds() == 0
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("page", ["README.md", "docs/raw-sql.md", "docs/cancelling.md"])
-def test_every_sql_statement_runs(page: str) -> None:
-    statements = [text for block in blocks(page, "sql") for text in block.split(";") if text.strip()]
-    assert statements
-    with connection.cursor() as cursor:
-        for statement in statements:
-            with transaction.atomic():
-                cursor.execute(statement)
 
 
 @pytest.mark.django_db

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from django.core.management import get_commands, load_command_class
-from django.db import connection
+from django.db import connection, transaction
 
 import awa_django
 from awa_django import conf, registry
@@ -35,6 +35,7 @@ OWN_TEST = {
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
 }
+OWN_SQL_TEST = {"docs/roles.md": "faults/roles.py", "docs/deployment.md": "test_docs_deployment.py"}
 PAGES = ["README.md"] + [
     str(page.relative_to(PROJECT_DIR))
     for page in sorted((PROJECT_DIR / "docs").rglob("*.md"))
@@ -123,6 +124,17 @@ def test_what_the_page_on_transactions_says_is_so(module: ModuleType, settings: 
     assert len(enqueued_jobs("shop.send_receipt")) == 3
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("page", [page for page in pages_with("sql") if page not in OWN_SQL_TEST])
+def test_every_sql_statement_runs(page: str) -> None:
+    with connection.cursor() as cursor:
+        for language, _, code in blocks(page):
+            for statement in code.split(";") if language == "sql" else ():
+                if statement.strip():
+                    with transaction.atomic():
+                        cursor.execute(statement)
+
+
 def test_every_command_line_is_understood() -> None:
     for page in PAGES:
         for name, arguments in COMMAND.findall((PROJECT_DIR / page).read_text(encoding="utf-8")):
@@ -178,6 +190,6 @@ def test_every_make_target_and_extra_exists() -> None:
 
 
 def test_pages_with_a_test_of_their_own_have_one() -> None:
-    for page, test in OWN_TEST.items():
+    for page, test in (OWN_TEST | OWN_SQL_TEST).items():
         assert (PROJECT_DIR / page).exists()
         assert Path(page).name in (PROJECT_DIR / "tests" / test).read_text(encoding="utf-8")
