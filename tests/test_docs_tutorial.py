@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -65,6 +66,26 @@ def write(directory: Path, code: str, database: str) -> None:
         path.write_text(f"{text}\n\n{code}" if match[2] else code)
 
 
+def run(command: str, directory: Path, environment: dict[str, str]) -> tuple[int, str]:
+    """The exit code and all that the command says. One that hangs is killed with its children."""
+    with subprocess.Popen(
+        command,
+        shell=True,
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, output
+
+
 @pytest.mark.acceptance
 @pytest.mark.timeout(300)
 def test_the_tutorial_works(tmp_path: Path, database: dict[str, str]) -> None:
@@ -76,23 +97,20 @@ def test_the_tutorial_works(tmp_path: Path, database: dict[str, str]) -> None:
         "PYTHONUNBUFFERED": "1",
     }
     run_count = 0
-    for language, _, code in blocks("docs/tutorial.md"):
+    for language, _, text in blocks("docs/tutorial.md"):
         if language == "python":
-            write(tmp_path, code, database["TUTORIAL"])
+            write(tmp_path, text, database["TUTORIAL"])
             continue
         assert language == "console"
-        for step in re.split(r"^\$ ", code, flags=re.MULTILINE)[1:]:
+        for step in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
             command, *expected = step.splitlines()
             if NOT_RUN.match(command):
                 continue
             if command.endswith("runserver"):
                 command = f"python manage.py shell -c '{LOOK_AT_THE_ADMIN}'"
-            done = subprocess.run(
-                command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-            )
-            output = done.stdout + done.stderr
+            code, output = run(command, tmp_path, environment)
             pattern = ".*".join(".*".join(map(re.escape, line.split("..."))) for line in expected)
             assert re.search(pattern, output, re.DOTALL), f"$ {command}\n{output}"
-            assert (done.returncode == 0) == ("Error:" not in pattern), f"$ {command}\n{output}"
+            assert (code == 0) == ("Error:" not in pattern), f"$ {command}\n{output}"
             run_count += 1
     assert run_count > 15
