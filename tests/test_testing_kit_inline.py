@@ -19,9 +19,6 @@ from awa_django.errors import ConfigurationError
 from awa_django.operations import pause_queue
 from awa_django.testing import drain, enqueued_jobs, inline
 from tests.factories import reload_job
-from tests.tasks_support import tasks, tasks_setting
-
-__all__ = ["tasks_setting"]  # a fixture of each test here
 
 ran: list[Any] = []
 
@@ -157,13 +154,6 @@ class InlineTest(TestCase):
             async_to_sync(ASYNC.aenqueue)("two")
         assert ran == ["async", "one", "async", "two"]
         assert Group.objects.count() == 2
-
-    def test_tasks_run_inline_too(self) -> None:
-        with inline() as runs:
-            result = tasks.add.enqueue(1, 2)
-        assert len(runs) == 1
-        result.refresh()
-        assert (result.status, result.return_value) == ("SUCCESSFUL", 3)
 
     def test_the_setting_does_without_the_block(self) -> None:
         with override_settings(AWA={"INLINE": "enqueue"}):
