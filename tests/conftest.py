@@ -94,7 +94,7 @@ def worker_env(database_url: str) -> dict[str, str]:
 
 @pytest.fixture
 def clean_queue(transactional_db: None, database_url: str) -> Iterator[None]:
-    """Empty queue tables before and after a test that commits: Django's flush leaves them alone."""
+    """Empty queue tables before and after a test that commits, whatever Django's flush does."""
     empty_queue_tables(database_url)
     yield
     empty_queue_tables(database_url)
