@@ -73,6 +73,10 @@ def test_function_without_the_context_is_refused() -> None:
         ({"aliases": "shop.old"}, "aliases must be a list"),
         ({"aliases": ["a" * 201]}, "each of aliases must be"),
         ({"atomic": True}, "needs a sync function"),
+        ({"retry_on": "ValueError"}, "retry_on must be exception classes"),
+        ({"discard_on": (BaseException,)}, "discard_on must be exception classes"),
+        ({"max_age": 0}, "max_age must be"),
+        ({"retry": 5}, "retry must be a policy"),
         ({"max_attempts": 0}, "max_attempts must be an integer between 1 and 1000"),
         ({"queue_name": ""}, "Queue '' is not valid"),
     ],
@@ -177,3 +181,21 @@ def test_task_runs_the_rows_of_its_older_name() -> None:
 
 def test_settings_are_json_that_a_worker_can_read() -> None:
     assert json.loads(json.dumps(TASKS)) == TASKS
+
+
+def test_task_says_how_its_failures_end_as_a_job_does() -> None:
+    declared = declare(
+        tasks.not_declared,
+        retry=lambda attempt: 7 * attempt,
+        retry_on=(OSError, KeyError),
+        discard_on=LookupError,
+        max_age=60,
+    )
+    handler = registry.get("tests.declared_tasks.not_declared")
+    try:
+        assert handler.retry.delay(2) == timedelta(seconds=14)
+        assert (handler.retry_on, handler.discard_on) == ((OSError, KeyError), (LookupError,))
+        assert handler.max_age == timedelta(minutes=1)
+        assert handler.sender is declared
+    finally:
+        registry.unregister(handler)

@@ -193,8 +193,8 @@ def _handler(function: Callable[..., object], takes_context: bool, options: JobO
             priority=options.get("priority", 2),
             declared_max_attempts=options.get("max_attempts"),
             declared_retry=as_policy(options["retry"]) if options.get("retry") is not None else None,
-            retry_on=_exceptions(options["retry_on"], "retry_on") if "retry_on" in options else None,
-            discard_on=_exceptions(options.get("discard_on", ()), "discard_on"),
+            retry_on=exception_classes(options["retry_on"], "retry_on") if "retry_on" in options else None,
+            discard_on=exception_classes(options.get("discard_on", ()), "discard_on"),
             declared_timeout=_duration(options.get("timeout"), "timeout"),
             max_age=_duration(options.get("max_age"), "max_age"),
             unique=options.get("unique"),
@@ -232,7 +232,8 @@ def _duration(value: object, option: str) -> timedelta | None:
     return None if value is None else as_duration(value, option, least=timedelta(milliseconds=1))
 
 
-def _exceptions(classes: object, option: str) -> tuple[type[Exception], ...]:
+def exception_classes(classes: object, option: str) -> tuple[type[Exception], ...]:
+    """The classes as a tuple. Raises: ValueError naming the option when one is none of an Exception."""
     listed = tuple(classes) if isinstance(classes, Iterable) else (classes,)
     for each in listed:
         if not isinstance(each, type) or not issubclass(each, Exception):

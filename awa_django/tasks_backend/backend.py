@@ -20,7 +20,8 @@ from awa_django.conf import get_settings
 from awa_django.enqueue import Enqueued, Item, Options, enqueue
 from awa_django.enqueue.options import check_name
 from awa_django.errors import ConfigurationError, InvalidJob, UniqueConflict
-from awa_django.retry import RetryPolicy
+from awa_django.jobs.declare import exception_classes
+from awa_django.retry import as_policy
 from awa_django.storage.lookup import find_job
 from awa_django.tasks_backend import results
 from awa_django.tasks_backend.framework import (
@@ -176,6 +177,7 @@ class AwaBackend(BaseTaskBackend):
             check_name(alias, "each of aliases")
         if option(task, "atomic") and iscoroutinefunction(task.func):
             raise ValueError("atomic=True needs a sync function, as transactions do")
+        retry, retry_on = self._option(task, "retry"), option(task, "retry_on")
         return TaskHandler(
             kind=kind,
             function=task.func,
@@ -184,8 +186,11 @@ class AwaBackend(BaseTaskBackend):
             queue=task.queue_name,
             priority=results.MIDDLE_PRIORITY - int(task.priority),
             declared_max_attempts=self._option(task, "max_attempts"),
-            declared_retry=self._option(task, "retry"),
+            declared_retry=None if retry is None else as_policy(retry),
             declared_timeout=Options(timeout=self._option(task, "timeout")).timeout,  # type: ignore[arg-type]
+            max_age=Options(max_age=option(task, "max_age")).max_age,  # type: ignore[arg-type]
+            retry_on=None if retry_on is None else exception_classes(retry_on, "retry_on"),
+            discard_on=exception_classes(option(task, "discard_on") or (), "discard_on"),
             unique=option(task, "unique"),
             tags=tuple(option(task, "tags") or ()),
             takes_context=True,  # of the job; whether the task takes its own is the task's
@@ -232,7 +237,7 @@ def load(modules: Iterable[ModuleType]) -> None:
 def _check_options(options: Mapping[str, Any]) -> None:
     """Raises: ValueError (InvalidJob is one) naming the option."""
     retry = options.get("retry")
-    if retry is not None and (isinstance(retry, type) or not isinstance(retry, RetryPolicy)):
-        raise ValueError(f"retry must be a policy such as Exponential(), not {retry!r}")
+    if retry is not None:
+        as_policy(retry)
     given = {name: value for name, value in options.items() if name != "retry" and value is not None}
     Options(**given)

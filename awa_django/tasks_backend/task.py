@@ -7,12 +7,13 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-from awa_django.retry import RetryPolicy
+from awa_django.jobs.declare import Exceptions
+from awa_django.retry import Retry, RetryPolicy
 from awa_django.tasks_backend.framework import Task
 from awa_django.unique import Unique
 
 # What a task may ask for beyond the framework's own options, for one enqueue too.
-JOB_OPTIONS = ("max_attempts", "retry", "timeout", "unique", "tags")
+JOB_OPTIONS = ("max_attempts", "retry", "timeout", "max_age", "unique", "tags")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,10 +25,13 @@ class AwaTask(Task):  # type: ignore[type-arg]
     """
 
     max_attempts: int | None = None
-    retry: RetryPolicy | None = None
+    retry: Retry | None = None
     timeout: timedelta | float | None = None
+    max_age: timedelta | float | None = None
     unique: Unique | None = None
     tags: tuple[str, ...] = ()
+    retry_on: Exceptions | None = None
+    discard_on: Exceptions = ()
     atomic: bool = False
     aliases: tuple[str, ...] = ()
 
@@ -41,6 +45,7 @@ class AwaTask(Task):  # type: ignore[type-arg]
         max_attempts: int | None = None,
         retry: RetryPolicy | None = None,
         timeout: timedelta | float | None = None,
+        max_age: timedelta | float | None = None,
         unique: Unique | None = None,
         tags: Iterable[str] | None = None,
     ) -> AwaTask:
@@ -53,6 +58,7 @@ class AwaTask(Task):  # type: ignore[type-arg]
             "max_attempts": max_attempts,
             "retry": retry,
             "timeout": timeout,
+            "max_age": max_age,
             "unique": unique,
             "tags": tags,
         }
