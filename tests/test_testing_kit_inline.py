@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.test import TestCase, TransactionTestCase, override_settings
@@ -180,6 +180,17 @@ class InlineTest(TestCase):
                 raise LookupError
         except LookupError:
             assert (runs, ran) == ([], [])
+
+
+class AsyncTest(TestCase):
+    async def test_everything_works_from_an_async_test(self) -> None:
+        await ASYNC.aenqueue("drained")
+        runs = await sync_to_async(drain)()
+        assert [run.outcome for run in runs] == ["completed", "completed"]
+        with inline():
+            await ASYNC.aenqueue("inline")
+        assert ran == ["async", "drained", "async", "inline"]
+        assert await Group.objects.acount() == 2
 
 
 class InlineAtCommitTest(TransactionTestCase):
