@@ -14,7 +14,7 @@ from django.db.backends.signals import connection_created
 
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker.attempt import run_attempt_async, timeout_of
-from awa_django.worker.django_connections import tidy
+from awa_django.worker.django_connections import tidy, tidy_own_thread
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
@@ -128,7 +128,8 @@ class LoopRunner:
 
     async def _cycle_connections(self) -> None:
         """Do round a job for Django's connections of the loop's helper thread what handler threads do."""
-        await sync_to_async(tidy)()
+        # While others run, a transaction that is open there may be one of theirs.
+        await sync_to_async(tidy if len(self._tasks) > 1 else tidy_own_thread)()
 
     def _note_connection(self, **_: object) -> None:
         """Async handlers use the database, on asgiref's thread: only then is it looked after."""
