@@ -13,11 +13,13 @@ import pytest
 
 from benchmarks import goals, processes, report
 from benchmarks.__main__ import DOCS, arguments
+from benchmarks.database import Database, Server
 from benchmarks.harness import Plan, Result, Series, run
 from benchmarks.marks import Marks
 from benchmarks.pacing import latencies, percentile
 from benchmarks.peer import PEERS
 from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios.processor import server_time, watching_children
 from tests.conftest import PROJECT_DIR
 
 MACHINE = {
@@ -193,3 +195,17 @@ def test_a_process_that_ends_too_early_is_told() -> None:
 def test_processes_begin_when_each_is_ready() -> None:
     code = "print('ready', flush=True); input(); print('{\"began\": 1}')"
     assert processes.ask([[sys.executable, "-c", code]] * 2, os.environ) == [{"began": 1}] * 2
+
+
+def test_processor_time_of_a_child_of_a_child_and_of_the_server_is_seen(database_url: str) -> None:
+    database = Database(database_url, Server(database_url))
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}], check=True)"
+    before = server_time(database)
+    with watching_children() as seen:
+        subprocess.run([sys.executable, "-c", parent], check=True)
+        database.one("SELECT count(*) FROM generate_series(1, 1000000)")
+    used = server_time(database) - before
+    database.connection.close()
+    assert max(seen.values()) > 0.2
+    assert used > 0.02 or not before  # no time at all of a server that is elsewhere

@@ -13,6 +13,7 @@ from benchmarks.scenarios.enqueue import enqueue, enqueue_many, producers
 from benchmarks.scenarios.memory import memory
 from benchmarks.scenarios.pickup import pickup
 from benchmarks.scenarios.pinned import pinned
+from benchmarks.scenarios.processor import processor
 
 SCENARIOS: Mapping[str, Scenario] = {
     "enqueue": enqueue,
@@ -30,4 +31,5 @@ SCENARIOS: Mapping[str, Scenario] = {
     "pinned": pinned,
     "memory": memory,
     "cost": cost,
+    "processor": processor,
 }
