@@ -192,7 +192,8 @@ def test_fires_without_a_job_move_the_mark_and_are_counted() -> None:
 
 
 def test_schedule_written_by_hand_belongs_to_the_code_once_it_declares_it() -> None:
-    execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('nightly', '@daily', 'k')")
+    declare()
+    execute("UPDATE awa.cron_jobs SET declared_at = NULL")
     assert declare()
     assert execute("SELECT declared_at = now() FROM awa.cron_jobs") == [(True,)]
     assert not declare()
