@@ -185,6 +185,22 @@ class Model:
         """A job of the API: deferred when it is due later. Raises: Conflict."""
         self.put(replace(job, state="available" if job.is_due(self.now) else "scheduled"))
 
+    def change_holder(self, holder_id: int, new: ModelJob, *, replaces_args: bool, reschedules: bool) -> bool:
+        """The job that wants a key changes its holder; whether that one waits, so that it can."""
+        job = self.jobs[holder_id]
+        puts_off = reschedules and not new.is_due(self.now)
+        if job.state == "available":
+            if not (replaces_args or puts_off):
+                return False
+        elif not job.is_deferred:
+            return False
+        if replaces_args:
+            job = replace(job, args=new.args)
+        if puts_off or (reschedules and job.is_deferred):
+            job = replace(job, run_at=new.run_at, state=job.state if job.is_deferred else "scheduled")
+        self.put(job)
+        return True
+
     # Claim
 
     def candidates(self, queue: str, excluded_kinds: Sequence[str]) -> list[ModelJob]:

@@ -83,6 +83,12 @@ UNIQUE = (
     Unique(args=True, states="unfinished_or_failed", on_conflict="raise"),
     Unique(args=("number",), queue=True, period=24 * HOUR),
 )
+# Those that change the holder of a key, and share keys with those above.
+CHANGING = (
+    Unique(on_conflict="replace"),
+    Unique(args=True, on_conflict="reschedule"),
+    Unique(queue=True, states="kept", on_conflict="replace_and_reschedule"),
+)
 KEYS = tuple(Unique(args=True).key(KIND, queue="a", args={"number": number}, at=None) for number in (0, 1))
 # Masks of raw SQL: any, and often such as the engine's own moves collide with.
 MASKS = st.sampled_from(
@@ -97,13 +103,13 @@ PRIORITY = st.sampled_from((1, 2, 4))
 NO_DOCTOR = {"stale_running", "overdue_running", "overdue_deferred"}  # time travel makes these
 
 
-def item_strategy() -> st.SearchStrategy[dict[str, Any]]:
+def item_strategy(unique: Sequence[Unique | None] = UNIQUE) -> st.SearchStrategy[dict[str, Any]]:
     return st.fixed_dictionaries(
         {
             "number": NUMBER,
             "queue": QUEUE,
             "priority": PRIORITY,
-            "unique": st.sampled_from(UNIQUE),
+            "unique": st.sampled_from(unique),
             "when": WHEN,
             "max_attempts": st.sampled_from((1, 2, 25)),
             "fixed": st.booleans(),
@@ -263,7 +269,7 @@ class Queue(RuleBasedStateMachine):
             unique_states=None if unique is None else unique.mask,
         )
 
-    @rule(drawn=item_strategy())
+    @rule(drawn=item_strategy((*UNIQUE, *CHANGING)))
     def enqueue(self, drawn: dict[str, Any]) -> None:
         new = self.modelled(0, drawn)
         holder_id = None if new.unique_key is None else self.model.claims.get(new.unique_key)
@@ -275,6 +281,16 @@ class Queue(RuleBasedStateMachine):
             assert caught.value.holder_id == holder_id
             return
         answer = enqueue(self.item(drawn))
+        if holder_id is not None and drawn["unique"] in CHANGING:
+            state = JobState(self.model.jobs[holder_id].state)
+            updated = self.model.change_holder(
+                holder_id,
+                new,
+                replaces_args=drawn["unique"].replaces_args,
+                reschedules=drawn["unique"].reschedules,
+            )
+            assert answer == Enqueued(holder_id, False, holder_id, updated, state)
+            return
         if holder_id is not None:
             assert answer == Enqueued(holder_id, False, holder_id)
             return
