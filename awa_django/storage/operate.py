@@ -108,16 +108,17 @@ class Look(NamedTuple):
 
 def matching_hot(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
     """Look through the next hot jobs for those that have not ended and match."""
-    return _look(connection, "matching_hot", match, after_id, row_count)
+    [(last_id, job_ids)] = fetch(
+        connection, "matching_hot", **match._asdict(), after_id=after_id, row_count=row_count
+    )
+    return Look(last_id, job_ids or [])
 
 
 def matching_deferred(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
     """Look through the next deferred jobs for those that match."""
-    return _look(connection, "matching_deferred", match, after_id, row_count)
-
-
-def _look(connection: Connection, name: str, match: Match, after_id: int, row_count: int) -> Look:
-    [(last_id, job_ids)] = fetch(connection, name, **match._asdict(), after_id=after_id, row_count=row_count)
+    [(last_id, job_ids)] = fetch(
+        connection, "matching_deferred", **match._asdict(), after_id=after_id, row_count=row_count
+    )
     return Look(last_id, job_ids or [])
 
 
