@@ -73,6 +73,8 @@ class EndFilter(admin.SimpleListFilter):
     parameter_name = "ended"
     states = {
         "superseded": JobState.CANCELLED,
+        "discarded": JobState.CANCELLED,
+        "expired": JobState.FAILED,
         "timed_out": JobState.FAILED,
         "rescued": JobState.FAILED,
     }

@@ -28,6 +28,7 @@ def ended(state: str, *outcomes: str) -> int:
 
 def test_the_newest_entry_says_how_a_job_ended(root: Client) -> None:
     superseded = ended("cancelled", "retried", "superseded")
+    expired, discarded = ended("failed", "expired"), ended("cancelled", "discarded")
     overdue = ended("failed", "rescued", "timed_out")
     lost = ended("failed", "rescued")
     ended("cancelled", "cancelled")
@@ -35,6 +36,8 @@ def test_the_newest_entry_says_how_a_job_ended(root: Client) -> None:
     insert_job("cancelled")
     assert shown(root, "superseded") == [superseded]
     assert shown(root, "timed_out") == [overdue]
+    assert shown(root, "expired") == [expired]
+    assert shown(root, "discarded") == [discarded]
     assert shown(root, "rescued") == [lost]
     assert shown(root, "bogus") == shown(root, "\x00") == []
 
