@@ -173,7 +173,9 @@ def project(tmp_path: Path, database_url: str) -> Iterator[Project]:
             **environment,
             "DJANGO_SETTINGS_MODULE": "mysettings",
             "SHELF_DATABASE": json.dumps({**wanted, "NAME": name}),
-            "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PROJECT_DIR)]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(tmp_path), str(PROJECT_DIR), os.environ.get("PYTHONPATH", "")]
+            ),
         },
     )
     with psycopg.connect(database_url, autocommit=True) as server:
