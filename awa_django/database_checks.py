@@ -5,6 +5,7 @@ What ``migrate`` can put right is a warning here: as an error it would keep ``mi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -56,7 +57,8 @@ def check_queue_database(*, databases: Sequence[str] | None = None, **_: Any) ->
             raise
     if found != SCHEMA_VERSION:
         # The other questions are of this code's schema.
-        return [*messages, _wrong_schema(alias, found)]
+        about_to_be_right = _is_migrating() and (found is None or found < SCHEMA_VERSION)
+        return messages if about_to_be_right else [*messages, _wrong_schema(alias, found)]
     for question in (_objects, _unknown_kinds, _unserved_queues):
         messages += _ask(question, connection)
     return messages
@@ -71,6 +73,11 @@ def _ask(question: Question, connection: BaseDatabaseWrapper) -> list[CheckMessa
         if _sqlstate(exc) not in {*_NOT_INSTALLED, _MAY_NOT_LOOK}:
             raise
         return []
+
+
+def _is_migrating() -> bool:
+    """Whether ``manage.py migrate`` asks, which needs not be told to migrate. Nothing but its name tells."""
+    return sys.argv[1:2] == ["migrate"]
 
 
 def _sqlstate(exc: ProgrammingError) -> str | None:

@@ -79,6 +79,17 @@ def test_schema_that_is_not_there_names_the_command() -> None:
     assert "not installed" in found()["awa.W010"]
 
 
+def test_migrate_is_not_told_to_migrate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["manage.py", "migrate", "--verbosity=0"])
+    run("DELETE FROM awa.schema_version WHERE version = %s", SCHEMA_VERSION)
+    assert found() == {}
+    run("ALTER SCHEMA awa RENAME TO elsewhere")
+    assert found() == {}
+    run("ALTER SCHEMA elsewhere RENAME TO awa")
+    run("INSERT INTO awa.schema_version (version, name) VALUES (%s, 'later')", SCHEMA_VERSION + 1)
+    assert list(found()) == ["awa.W011"]
+
+
 def test_schema_ahead_names_both_ways() -> None:
     run("INSERT INTO awa.schema_version (version, name) VALUES (%s, 'later')", SCHEMA_VERSION + 1)
     assert list(found()) == ["awa.W011"]

@@ -30,7 +30,7 @@ def promote(connection: Connection, *, batch: int, since: datetime | None = None
     None that was due before ``since`` is looked for. In a transaction it takes the right index
     whatever the statistics say.
     """
-    fetch(connection, "plan_in_order")
+    _plan_in_order(connection)
     return dict(fetch(connection, "promote", batch=batch, since=since))
 
 
@@ -57,6 +57,11 @@ def supersede(connection: Connection, job_id: int, entry: str) -> bool:
 def next_due(connection: Connection, *, since: datetime | None = None) -> NextDue:
     """The first deferred row, or, in a transaction, the first one that is due no sooner than ``since``."""
     if since is not None:
-        fetch(connection, "plan_in_order")
+        _plan_in_order(connection)
     [row] = fetch(connection, "next_due", since=since)
     return NextDue._make(row)
+
+
+def _plan_in_order(connection: Connection) -> None:
+    """For the rest of the transaction: no statistics shall lead to another index."""
+    fetch(connection, "plan_in_order")
