@@ -19,6 +19,7 @@ from awa_django.durations import as_duration
 from awa_django.enqueue.options import (
     MOST_ATTEMPTS,
     PRIORITIES,
+    Options,
     check_name,
     check_whole,
     checked_metadata,
@@ -136,6 +137,11 @@ def periodic(
     def declare(function: AnyJob | Callable[..., object]) -> AnyJob:
         target = function if isinstance(function, Job) else cast("AnyJob", job(function))
         handler = target.handler
+        if target.options != Options():
+            raise ConfigurationError(
+                f"@periodic on {handler.where}: its jobs are as @job declares them, so give it the job itself, "
+                "without using(...)"
+            )
         try:
             check_name(name or handler.kind, "name")
             arguments = handler.bind((), args or {})

@@ -308,6 +308,12 @@ def test_periodic_on_a_function_makes_it_a_job() -> None:
     )
 
 
+def test_periodic_refuses_options_that_it_would_not_keep() -> None:
+    with pytest.raises(ConfigurationError, match="without using"):
+        periodic("@daily", args={"order_id": 1})(job(send_receipt).using(priority=1))
+    assert registry.periodic_jobs() == []
+
+
 def test_periodic_takes_seconds_and_a_policy() -> None:
     periodic("*/10 * * * * *", args={"order_id": 1}, missed="catch_up", catch_up_limit=3)(job(send_receipt))
     [schedule] = registry.periodic_jobs()
