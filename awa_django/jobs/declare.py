@@ -139,8 +139,8 @@ def periodic(
         handler = target.handler
         if target.options != Options():
             raise ConfigurationError(
-                f"@periodic on {handler.where}: its jobs are as @job declares them, so give it the job itself, "
-                "without using(...)"
+                f"@periodic on {handler.where}: its jobs are as @job declares them, "
+                "so give it the job itself, without using(...)"
             )
         try:
             check_name(name or handler.kind, "name")
