@@ -14,6 +14,8 @@ import pytest
 from django.db import connections
 from hypothesis import settings as hypothesis_settings
 
+from tests.param_ids import ADDRESS
+
 pytest_plugins = ["tests.fault_report", "tests.scratch_database", "tests.worker_fixtures"]
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
@@ -37,6 +39,8 @@ Connect = Callable[..., psycopg.Connection[Any]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have the test database made for the tests that only ask for its URL."""
     for item in items:
+        if ADDRESS.search(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} is named otherwise in each process: use tests.param_ids")
         names = set(getattr(item, "fixturenames", ()))
         marked = item.get_closest_marker("django_db") or names & {"db", "transactional_db"}
         if "database_url" in names and not marked:

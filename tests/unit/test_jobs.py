@@ -24,6 +24,7 @@ from awa_django import (
 )
 from awa_django.enqueue.options import prepare
 from awa_django.jobs.declare import default_kind
+from tests.param_ids import named
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +150,7 @@ def test_context_is_passed_in_a_direct_call_only() -> None:
         {"aliases": "old"},
         {"aliases": [""]},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_wrong_declaration_is_refused_naming_the_function(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=r"@job on .*send_receipt"):
@@ -229,7 +230,7 @@ def test_unknown_using_option_is_a_type_error_that_lists_the_known() -> None:
         {"timeout": 0},
         {"retry": 5},
     ],
-    ids=lambda options: repr(options)[:40],
+    ids=named,
 )
 def test_wrong_option_is_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidJob, match=next(iter(options))):
@@ -351,6 +352,7 @@ os.environ.pop("DJANGO_SETTINGS_MODULE", None)
 from datetime import timedelta
 from awa_django import Cancel, Exponential, JobContext, RetryAfter, Snooze, Unique
 from awa_django import enqueue_many, job, periodic
+from tests.param_ids import named
 @periodic("@daily", args={"n": 1})
 @job(unique=Unique(args=True, period=timedelta(hours=1)), retry=Exponential(), timeout=5)
 def handler(n: int): ...

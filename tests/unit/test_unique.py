@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from awa_django.errors import ConfigurationError, InvalidJob
 from awa_django.states import JobState
 from awa_django.unique import STATE_GROUPS, Unique, unique_key
+from tests.param_ids import named
 
 VECTORS = json.loads(Path(__file__).with_name("unique_key_vectors.json").read_text(encoding="utf-8"))[
     "vectors"
@@ -181,7 +182,7 @@ def test_mask_that_the_engine_would_collide_with_is_refused(states: Any) -> None
         {"period": "1h"},
         {"on_conflict": "keep"},
     ],
-    ids=repr,
+    ids=named,
 )
 def test_wrong_declaration_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError, match=f"Unique.{next(iter(options))}"):

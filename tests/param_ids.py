@@ -1,0 +1,12 @@
+"""Names of parametrized tests. pytest-xdist needs them alike in each of its processes."""
+
+from __future__ import annotations
+
+import re
+
+ADDRESS = re.compile(r" at 0x[0-9a-f]*")
+
+
+def named(value: object) -> str:
+    """What ``repr`` says, without where an object lies in memory."""
+    return ADDRESS.sub("", repr(value))[:80]
