@@ -173,7 +173,7 @@ def from_json(data: object) -> RetryPolicy:
     if not isinstance(data, Mapping):
         raise ValueError(f"a stored retry policy must be an object, not {data!r}")
     values = dict(data)
-    make = _POLICIES.get(str(values.pop("policy", None)))
+    make = _POLICY_NAMES.get(str(values.pop("policy", None)))
     if make is None:
         raise ValueError(f"unknown retry policy in {dict(data)!r}")
     try:
@@ -182,11 +182,13 @@ def from_json(data: object) -> RetryPolicy:
         raise ValueError(f"bad retry policy {dict(data)!r}: {exc}") from exc
 
 
-_POLICIES: dict[str, type[Exponential | Linear | Fixed]] = {
+_POLICY_NAMES: dict[str, type[Exponential | Linear | Fixed]] = {
     "exponential": Exponential,
     "linear": Linear,
     "fixed": Fixed,
 }
+POLICIES = frozenset(_POLICY_NAMES.values())
+"""The classes of this module: no code of anybody else's."""
 
 
 def _jittered(wait: float, jitter: float) -> timedelta:

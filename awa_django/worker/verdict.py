@@ -17,7 +17,7 @@ from awa_django.conf import get_settings
 from awa_django.errors import TerminalError
 from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
 from awa_django.registry import Handler
-from awa_django.retry import Exponential, RetryPolicy, from_json
+from awa_django.retry import POLICIES, Exponential, RetryPolicy, from_json
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker.aging import age, max_age
@@ -83,16 +83,30 @@ def raised(run: Run, exc: BaseException, *, worker: str, handler: Handler | None
     error, class_name, trace = _message(exc), _class_name(exc), _traceback(exc)
     terminal = isinstance(exc, TerminalError)
     if handler is not None and not terminal:
-        if isinstance(exc, handler.discard_on):
-            note = entry(run, error, worker=worker, outcome="discarded", class_name=class_name, trace=trace)
-            return Ending(_attempt(run), JobState.CANCELLED, note)
-        # What is no Exception (SystemExit, CancelledError) is the process's affair more than the job's.
-        terminal = (
-            handler.retry_on is not None
-            and isinstance(exc, Exception)
-            and not isinstance(exc, handler.retry_on)
-        )
+        try:
+            discarded, terminal = _judged(exc, handler)
+        except BaseException:  # a class of the user's own must not leave the job running
+            logger.exception(
+                "job %s: its exception classes cannot judge, it is tried again",
+                run.id,
+                extra={"job_id": run.id, "run_lease": run.run_lease, "kind": run.kind},
+            )
+        else:
+            if discarded:
+                how = "discarded"
+                note = entry(run, error, worker=worker, outcome=how, class_name=class_name, trace=trace)
+                return Ending(_attempt(run), JobState.CANCELLED, note)
     return failed(run, error, worker=worker, terminal=terminal, class_name=class_name, trace=trace)
+
+
+def _judged(exc: BaseException, handler: Handler) -> tuple[bool, bool]:
+    """Whether the handler's classes discard the job, and whether they fail it at once."""
+    if isinstance(exc, handler.discard_on):
+        return True, False
+    # What is no Exception (SystemExit, CancelledError) is the process's affair more than the job's.
+    if handler.retry_on is None or not isinstance(exc, Exception):
+        return False, False
+    return False, not isinstance(exc, handler.retry_on)
 
 
 def failed(
@@ -112,7 +126,7 @@ def failed(
     ``by`` is who ended the run when that was not its own worker.
     """
     if not terminal and run.attempt < run.max_attempts:
-        wait = backoff(run) if delay is None else delay
+        wait = backoff(run, is_own=by is None) if delay is None else delay
         most = max_age(run)
         if most is None or age(run) + wait.total_seconds() <= most:
             how = outcome or "retried"
@@ -218,11 +232,18 @@ def entry(
     return _dump(fields)
 
 
-def backoff(run: Run) -> timedelta:
-    """The wait after a failed attempt: the job's own policy, its kind's, or the setting's."""
+def backoff(run: Run, *, is_own: bool = True) -> timedelta:
+    """The wait after a failed attempt: the job's own policy, its kind's, or the setting's.
+
+    Not ``is_own``: somebody else ends the run. Code of the user's could stop him, and he has all the
+    lost runs to end; so the default policy stands for one that is none of ours.
+    """
     try:
-        return min(max(_policy(run).delay(run.attempt), timedelta()), LONGEST_WAIT)
-    except Exception:  # a policy of the user's own must not leave the job running
+        policy = _policy(run)
+        if not is_own and type(policy) not in POLICIES:
+            policy = Exponential()
+        return min(max(policy.delay(run.attempt), timedelta()), LONGEST_WAIT)
+    except BaseException:  # a policy of the user's own must not leave the job running
         logger.exception(
             "job %s: its retry policy failed, the default one decides",
             run.id,
@@ -275,7 +296,7 @@ def _attempt(run: Run) -> Attempt:
 def _message(exc: BaseException) -> str:
     try:
         text = str(exc)
-    except Exception:  # noqa: BLE001  (a broken __str__ of the user's own exception)
+    except BaseException:  # noqa: BLE001  (a broken __str__ of the user's own exception)
         text = "<its text cannot be had: __str__ raised>"
     return text or _class_name(exc)
 
@@ -289,7 +310,7 @@ def _traceback(exc: BaseException) -> str:
     """The innermost frames; the handler's caller here is left out."""
     try:
         lines = traceback.format_exception(type(exc), exc, exc.__traceback__, limit=-TRACEBACK_FRAMES)
-    except Exception:  # noqa: BLE001
+    except BaseException:  # noqa: BLE001
         return "<its traceback cannot be formatted>"
     text = "".join(lines)
     return text if len(text) <= TRACEBACK_LIMIT else "[...]\n" + text[-(TRACEBACK_LIMIT - 6) :]

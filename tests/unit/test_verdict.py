@@ -183,12 +183,14 @@ class Odd:
         self.answer = answer
 
     def delay(self, attempt: int) -> Any:
-        if isinstance(self.answer, Exception):
+        if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
 
-@pytest.mark.parametrize("answer", [None, 5, "5", Boom(), timedelta.max, timedelta.min, RecursionError()])
+@pytest.mark.parametrize(
+    "answer", [None, 5, "5", Boom(), timedelta.max, timedelta.min, RecursionError(), SystemExit(3)], ids=repr
+)
 def test_policy_that_answers_nonsense_still_backs_off(answer: object) -> None:
     """It left its job running for ever, and its thread dead."""
     declared = job(kind="tests.verdict.odd", retry=Odd(answer))(lambda: None)
@@ -197,6 +199,56 @@ def test_policy_that_answers_nonsense_still_backs_off(answer: object) -> None:
     finally:
         registry.unregister(declared.handler)
     assert timedelta() <= wait <= timedelta(days=365)
+
+
+def test_who_ends_lost_runs_calls_no_function_of_the_users() -> None:
+    """A retry function that hung or exited stopped the supervisor from rescuing any job."""
+    called = []
+
+    def asked(attempt: int) -> int:
+        called.append(attempt)
+        return 3_000
+
+    declared = job(kind="tests.verdict.asked", retry=asked)(lambda: None)
+    try:
+        lost = verdict.failed(run(kind="tests.verdict.asked"), "gone", worker=W, by="leader")
+        assert called == []
+        own = verdict.failed(run(kind="tests.verdict.asked"), "no", worker=W)
+    finally:
+        registry.unregister(declared.handler)
+    assert isinstance(lost, Deferral)
+    assert 0 < lost.delay <= 5
+    assert isinstance(own, Deferral)
+    assert own.delay == 3_000
+
+
+def test_own_policy_of_the_job_holds_for_lost_runs_too() -> None:
+    own = '{"awa:retry": {"policy": "fixed", "wait": 7, "jitter": 0}}'
+    lost = verdict.failed(run(metadata=own), "gone", worker=W, by="leader")
+    assert isinstance(lost, Deferral)
+    assert lost.delay == 7
+
+
+class _Unjudging(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        raise SystemExit(3)
+
+
+class Unjudged(Exception, metaclass=_Unjudging):
+    pass
+
+
+@pytest.mark.parametrize("option", ["discard_on", "retry_on"])
+def test_class_that_cannot_judge_leaves_the_job_to_its_attempts(option: str) -> None:
+    """It ended the process, with all that ran there, or left its job running for ever."""
+    options: Any = {option: Unjudged}
+    declared = job(kind="tests.verdict.unjudged", **options)(lambda: None)
+    try:
+        outcome = verdict.raised(run(), Boom("no"), worker=W, handler=declared.handler)
+    finally:
+        registry.unregister(declared.handler)
+    assert isinstance(outcome, Deferral)
+    assert note(outcome)["error"] == "no"
 
 
 def test_function_of_the_attempt_decides_the_wait() -> None:
