@@ -21,7 +21,7 @@ from awa_django.registry import Handler
 from awa_django.signals import BY_END, EndedRun
 from awa_django.storage.rows import ClaimedJob, Deferral, Outcome
 from awa_django.worker import verdict
-from awa_django.worker.django_connections import tidy
+from awa_django.worker.django_connections import tidy_own_thread
 from awa_django.worker.holdings import HeldJob, Holdings
 
 logger = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ class Notifier:
         while (told := self._ended.get()) is not None:
             held, outcome = told
             try:
-                tidy()
+                tidy_own_thread()
                 if held.handler is not None:
                     tell(held.job, held.handler, outcome, worker=self._worker)
-                tidy()
+                tidy_own_thread()
             except BaseException:  # a receiver may raise what send_robust lets through: SystemExit
                 logger.exception(
                     "job %s: telling that it %s failed",

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from awa_django import registry, signals
 from awa_django.jobs import Job, job
@@ -428,6 +428,31 @@ def test_receiver_that_raises_harms_nothing(
         signals.job_failed.disconnect(stumble)
     assert [run.how for _, run in told][-1] == "completed"
     assert any(record.levelno == logging.ERROR and record.exc_info for record in caplog.records)
+
+
+def test_transaction_that_a_receiver_leaves_open_takes_in_nothing_of_the_next(
+    desk: Desk, declared: Job[[], None]
+) -> None:
+    def leave_open(**_: Any) -> None:
+        transaction.atomic().__enter__()
+
+    open_before = []
+
+    def look(**_: Any) -> None:
+        open_before.append(connection.in_atomic_block)
+        connection.ensure_connection()
+
+    signals.job_failed.connect(leave_open)
+    signals.job_completed.connect(look)
+    try:
+        for outcome in (Completion, lambda attempt: Ending(attempt, JobState.FAILED, ENTRY), Completion):
+            end(desk, declared, outcome)
+        desk.completer.start()
+        desk.settle()
+    finally:
+        signals.job_failed.disconnect(leave_open)
+        signals.job_completed.disconnect(look)
+    assert open_before == [False, False]
 
 
 def test_slow_receiver_keeps_the_slot_and_no_other_run_waits_to_be_written(
