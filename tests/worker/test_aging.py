@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils import timezone
 
 from awa_django import operations, registry
 from awa_django.jobs import Job, job
@@ -19,6 +20,7 @@ from awa_django.storage import finalize
 from awa_django.storage.claim import BEGINNING, ClaimRequest, claim, claim_behind, claim_one
 from awa_django.storage.rows import Attempt, ClaimedJob, Deferral, Ending
 from awa_django.testing import drain
+from awa_django.unique import Unique
 from awa_django.worker import verdict
 from awa_django.worker.aging import age, aging_kinds, max_age
 from tests.factories import insert_job, reload_job, update_job
@@ -102,6 +104,36 @@ def test_age_of_a_retried_job_counts_from_when_it_was_due_first(way: str) -> Non
     claimed = CLAIMS[way](job_id, request)
     assert claimed is not None
     assert age(claimed) == pytest.approx(10_800)
+
+
+@pytest.mark.parametrize("way", CLAIMS)
+@pytest.mark.parametrize("number", ["repeat('9', 131072)", "'-' || repeat('9', 131072)"])
+def test_due_instant_beyond_all_arithmetic_stops_no_claim(way: str, number: str) -> None:
+    job_id = insert_job(kind=KIND, attempt=1)
+    update_job(job_id, metadata=f"jsonb_build_object('awa:due_at', ({number})::numeric)")
+    request = ClaimRequest(limits={"default": 5}, total=5, worker="w/1", aging_kinds=[KIND])
+    assert CLAIMS[way](job_id, request) is not None
+
+
+NEW_INSTANTS: dict[str, Callable[[Job[Any, Any], int, datetime], bool]] = {
+    "operation": lambda made, job_id, at: operations.reschedule(job_id, at).changed == (job_id,),
+    "enqueue": lambda made, job_id, at: made.using(run_at=at).enqueue(number=1).updated,
+}
+
+
+@pytest.mark.parametrize("way", NEW_INSTANTS)
+@pytest.mark.parametrize("state", ["available", "retryable"])
+def test_age_of_a_job_that_is_rescheduled_counts_from_the_new_instant(way: str, state: str) -> None:
+    """It was put off until tomorrow, and failed then unstarted: too old."""
+    made = declared(unique=Unique(on_conflict="reschedule"))
+    job_id = made.enqueue(number=1).id
+    assert [run.outcome for run in drain()] == ["retried"]
+    if state == "available":
+        assert operations.run_now(job_id).changed
+    update_job(job_id, metadata="jsonb_build_object('awa:due_at', 5)")
+    assert NEW_INSTANTS[way](made, job_id, timezone.now() + timedelta(seconds=30))
+    assert [run.outcome for run in drain(until=timedelta(minutes=1))] == ["retried"]
+    assert ran == [1, 1]
 
 
 def defer(job_id: int, state: JobState, *, aging: bool = True, **options: Any) -> dict[str, Any]:

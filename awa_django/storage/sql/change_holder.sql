@@ -5,6 +5,7 @@
 -- Params: unique_key; args (JSON text; null: they stay); reschedules, and then run_at, or delay from now,
 --   or both null: now.
 -- Index: idx_awa_jobs_unique, jobs_hot_pkey, scheduled_jobs_pkey.
+-- Of a job with a max_age that waits for a retry the age counts anew from the new instant (see defer).
 -- The claim is read and not locked: who ends a job locks its row first and its claim second, so the other
 -- order would deadlock with them. An available job that would be due now is due already, and keeps its
 -- place in the queue; a deferred one is left to promotion.
@@ -51,7 +52,7 @@ moved AS (
     SELECT
         put_off.id, put_off.kind, put_off.queue, coalesce(%(args)s::jsonb, put_off.args), 'scheduled',
         put_off.priority, put_off.attempt, put_off.max_attempts, due.run_at, NULL, NULL,
-        put_off.attempted_at, NULL, put_off.created_at, put_off.errors, put_off.metadata, put_off.tags,
+        put_off.attempted_at, NULL, put_off.created_at, put_off.errors, put_off.metadata - 'awa:due_at', put_off.tags,
         put_off.unique_key, put_off.unique_states, put_off.run_lease, put_off.progress, put_off.result,
         put_off.worker
     FROM put_off, due
@@ -60,7 +61,8 @@ moved AS (
 changed_deferred AS (
     UPDATE awa.scheduled_jobs AS job
     SET args = coalesce(%(args)s::jsonb, job.args),
-        run_at = CASE WHEN %(reschedules)s::boolean THEN due.run_at ELSE job.run_at END
+        run_at = CASE WHEN %(reschedules)s::boolean THEN due.run_at ELSE job.run_at END,
+        metadata = CASE WHEN %(reschedules)s::boolean THEN job.metadata - 'awa:due_at' ELSE job.metadata END
     FROM due
     WHERE job.id = (SELECT holder.id FROM holder WHERE holder.state IN ('scheduled', 'retryable'))
     RETURNING job.id

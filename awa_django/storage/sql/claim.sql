@@ -113,7 +113,7 @@ SELECT
         WHEN claimed.metadata ? 'awa:max_age' OR claimed.kind = ANY (%(aging_kinds)s::text[]) THEN (
             claimed.metadata || jsonb_build_object('awa:age', extract(epoch FROM now()) - CASE
                 WHEN claimed.attempt > 1 AND jsonb_typeof(claimed.metadata -> 'awa:due_at') = 'number'
-                    THEN (claimed.metadata -> 'awa:due_at')::numeric
+                    THEN least(greatest((claimed.metadata -> 'awa:due_at')::numeric, -1e12), 1e12)
                 ELSE extract(epoch FROM claimed.run_at)
             END)
         )::text

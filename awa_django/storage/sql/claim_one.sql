@@ -45,7 +45,7 @@ RETURNING
         WHEN job.metadata ? 'awa:max_age' OR job.kind = ANY (%(aging_kinds)s::text[]) THEN (
             job.metadata || jsonb_build_object('awa:age', extract(epoch FROM now()) - CASE
                 WHEN job.attempt > 1 AND jsonb_typeof(job.metadata -> 'awa:due_at') = 'number'
-                    THEN (job.metadata -> 'awa:due_at')::numeric
+                    THEN least(greatest((job.metadata -> 'awa:due_at')::numeric, -1e12), 1e12)
                 ELSE extract(epoch FROM job.run_at)
             END)
         )::text

@@ -1,6 +1,7 @@
 -- An operator puts available jobs off: they move to the deferred table. Not for an instant that has come.
 -- Params: job_ids; run_at.
 -- Index: jobs_hot_pkey.
+-- The age of a job with a max_age counts anew from that instant (see defer).
 -- The CTE locks in id order, whatever order a scan finds the rows in, and sees each as it is then.
 WITH target AS MATERIALIZED (
     SELECT job.id
@@ -24,7 +25,7 @@ INSERT INTO awa.scheduled_jobs (
 SELECT
     moved.id, moved.kind, moved.queue, moved.args, 'scheduled', moved.priority, moved.attempt,
     moved.max_attempts, %(run_at)s::timestamptz, NULL, NULL, moved.attempted_at, NULL,
-    moved.created_at, moved.errors, moved.metadata, moved.tags, moved.unique_key,
+    moved.created_at, moved.errors, moved.metadata - 'awa:due_at', moved.tags, moved.unique_key,
     moved.unique_states, moved.run_lease, moved.progress, moved.result, moved.worker
 FROM moved
 RETURNING id, queue

@@ -1,6 +1,7 @@
 -- An operator changes when deferred jobs are due; promotion moves them when that has come.
 -- Params: job_ids; run_at.
 -- Index: scheduled_jobs_pkey.
+-- The age of a job with a max_age counts anew from that instant (see defer).
 -- The CTE locks in id order, whatever order a scan finds the rows in, and sees each as it is then.
 WITH target AS MATERIALIZED (
     SELECT job.id
@@ -10,6 +11,7 @@ WITH target AS MATERIALIZED (
     FOR UPDATE
 )
 UPDATE awa.scheduled_jobs AS job
-SET run_at = %(run_at)s::timestamptz
+SET run_at = %(run_at)s::timestamptz,
+    metadata = job.metadata - 'awa:due_at'
 WHERE job.id = ANY (ARRAY(SELECT target.id FROM target))
 RETURNING job.id, job.queue
