@@ -37,7 +37,7 @@ def captured(names: Iterable[str]) -> dict[str, str]:
     if "time_zone" in names:
         found[TIME_ZONE] = getattr(timezone.get_current_timezone(), "key", None)
     if "traceparent" in names:
-        found[TRACEPARENT] = traceparent.get()
+        found[TRACEPARENT] = _well_formed(traceparent.get())
     return {key: value for key, value in found.items() if value}
 
 
@@ -51,8 +51,8 @@ def restored(names: Iterable[str], metadata: Mapping[str, JSON]) -> Iterator[Non
         zone = _zone(metadata.get(TIME_ZONE)) if "time_zone" in names else None
         if zone is not None:
             stack.enter_context(timezone.override(zone))
-        parent = metadata.get(TRACEPARENT)
-        if "traceparent" in names and isinstance(parent, str) and _TRACEPARENT.fullmatch(parent):
+        parent = _well_formed(metadata.get(TRACEPARENT)) if "traceparent" in names else None
+        if parent is not None:
             stack.enter_context(_traced(parent))
         yield
 
@@ -78,8 +78,12 @@ def traceparent_middleware(
 
 
 def _header(request: HttpRequest) -> str | None:
-    given = request.headers.get("traceparent", "")
-    return given if _TRACEPARENT.fullmatch(given) else None
+    return _well_formed(request.headers.get("traceparent"))
+
+
+def _well_formed(parent: object) -> str | None:
+    """The trace parent, if it is one: what a tracer set otherwise must not stop an enqueue."""
+    return parent if isinstance(parent, str) and _TRACEPARENT.fullmatch(parent) else None
 
 
 @contextmanager

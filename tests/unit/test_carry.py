@@ -45,6 +45,18 @@ def test_what_is_captured_is_restored() -> None:
     assert now() == here
 
 
+@pytest.mark.parametrize(
+    "parent", ["", "bad\0", PARENT + "\n", "x" * 10_000, 5, b"x"], ids=lambda each: repr(each)[:9]
+)
+def test_trace_parent_that_is_none_is_not_carried(parent: Any) -> None:
+    """A tracer's bad value was refused by the database, which ended the transaction of who enqueued."""
+    token = traceparent.set(parent)
+    try:
+        assert captured(["traceparent"]) == {}
+    finally:
+        traceparent.reset(token)
+
+
 def test_plain_job_stays_plain_unless_something_is_carried(settings: Any) -> None:
     assert shape().is_plain
     settings.AWA = {"CARRY": ["traceparent"]}
