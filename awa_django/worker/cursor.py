@@ -94,12 +94,19 @@ class DueCursor:
         self._clock = clock
         self._longest_rest = longest_rest.total_seconds()
         self._head_at = float("-inf")
+        self._left_out_head = False
         self.since: datetime | None = None
+
+    @property
+    def complete_in(self) -> float | None:
+        """Seconds until what the last look left out is looked at; None when it began at the head."""
+        return max(self._head_at - self._clock(), 0.0) if self._left_out_head else None
 
     def next_due(self, connection: PsycopgConnection) -> float | None:
         """Seconds until the next row is due, negative when overdue, None without one: ``since`` is there."""
         began_at = self._clock()
-        if began_at < self._head_at:
+        self._left_out_head = began_at < self._head_at
+        if self._left_out_head:
             with transaction(connection):
                 found = promote.next_due(connection, since=self.since)
         else:

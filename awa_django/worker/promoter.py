@@ -79,11 +79,14 @@ class Promoter(Duty):
 
         When nothing was due for a while and what is promoted wakes its worker, twice the interval will
         do: a job then starts no later than with the interval and a worker that has to poll for it.
+        What the cursor left out, it looks at as soon as it may.
         """
         longest = self.interval.total_seconds()
         self._quiet_looks = self._quiet_looks + 1 if due_in > longest else 0
         if self._quiet_looks > QUIET_LOOKS and self._may_rest():
             longest *= 2
+        if self._cursor.complete_in is not None:
+            due_in = min(due_in, self._cursor.complete_in)
         return min(max(due_in, SHORTEST_WAIT), longest)
 
     def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
