@@ -214,7 +214,15 @@ def _run_atomic(
     with transaction.atomic(using=alias):
         if not may_begin():  # a dead connection, or a new one, may have taken its time
             raise _EndsAs(Release(job.key))
+        depth = len(connections[alias].atomic_blocks)
         outcome = _returned(job, handler, _call(handler, context, arguments), worker, settings)
+        left_open = connections[alias].atomic_blocks[depth:]
+        if left_open:
+            # The end of this block would be that of a savepoint, and commit nothing.
+            error = RuntimeError("the handler left an atomic block of its own open: its work is rolled back")
+            for block in reversed(left_open):
+                block.__exit__(RuntimeError, error, None)
+            raise error
         if not isinstance(outcome, Completion):
             raise _EndsAs(outcome)
         if outcome.delete:

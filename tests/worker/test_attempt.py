@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import override_settings
 
 from awa_django import registry
@@ -286,6 +286,27 @@ class TestAtomic:
         update_job(job_id, run_lease="10")
         outcome = run(atomic, claimed('{"how": "ok"}', id=job_id))
         assert outcome == Completion(Attempt(job_id, 9), '"ok"')
+        assert (reload_job(job_id).state, audited()) == ("running", [])
+
+    @pytest.mark.parametrize("breaks", ["leaves a block open", "leaves two", "sets rollback"])
+    def test_handler_that_breaks_its_transaction_ends_like_one_that_raises(self, breaks: str) -> None:
+        """Nothing was committed, and nobody knew: it ran again and again, without end."""
+
+        @job(kind="t.breaks", atomic=True)
+        def breaking() -> None:
+            audit("effect")
+            if breaks == "sets rollback":
+                transaction.set_rollback(True)
+                return
+            for _ in range(1 + (breaks == "leaves two")):
+                transaction.atomic().__enter__()
+            audit("another")
+
+        job_id = insert_job("running", run_lease=9)
+        outcome = run(breaking, claimed(id=job_id))
+        assert isinstance(outcome, Deferral)
+        assert outcome.state == JobState.RETRYABLE
+        assert not connection.in_atomic_block
         assert (reload_job(job_id).state, audited()) == ("running", [])
 
     def test_retention_of_zero_deletes_the_row_with_the_effects(self, atomic: Job[Any, Any]) -> None:
