@@ -1,0 +1,2 @@
+ALTER TABLE awa.job_unique_claims REPLICA IDENTITY DEFAULT;
+ALTER TABLE awa.queue_stats_deltas REPLICA IDENTITY DEFAULT;
