@@ -210,8 +210,13 @@ def _encode_subclass(value: object) -> object:
     exact = _exact(value)
     if exact is not None:
         return exact
-    hint = ": pass its primary key" if hasattr(value, "_meta") and hasattr(value, "pk") else ""
+    hint = ": pass its primary key" if _is_model_instance(value) else ""
     raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")
+
+
+def _is_model_instance(value: object) -> bool:
+    """Whether it is one of Django's; told by its looks, as this needs no app registry."""
+    return hasattr(value, "_meta") and hasattr(value, "pk")
 
 
 def _exact(value: object) -> str | int | float | None:
@@ -259,10 +264,10 @@ def _plain_container(value: object, where: str, depth: int) -> JSON:
             _plain(key, f"{where}: the key {key!r}", depth)
             plain[str.__str__(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
         return plain
-    raise InvalidJob(
-        f"{where} is a {type(value).__name__}, which JSON does not have: "
-        "annotate the parameter with its type, or pass something simpler"
-    )
+    hint = "annotate the parameter with its type, or pass something simpler"
+    if _is_model_instance(value):
+        hint = "pass its primary key"
+    raise InvalidJob(f"{where} is a {type(value).__name__}, which JSON does not have: {hint}")
 
 
 def _clean(value: object, depth: int) -> JSON:

@@ -128,6 +128,7 @@ def test_untyped_json_comes_back_as_it_went_in(value: Any) -> None:
         (Decimal(1), "is a Decimal"),
         ({1, 2}, "is a set"),
         (b"a", "is a bytes"),
+        (User(pk=1), "is a User, which JSON does not have: pass its primary key"),
         pytest.param(object(), "is a object", id="object"),
     ],
     ids=lambda value: repr(value)[:30],
