@@ -73,6 +73,11 @@ class DrainUntilTest(TestCase):
         assert drain(until=at - timedelta(seconds=1)) == []
         assert len(drain(until=at)) == 1
 
+    def test_a_naive_instant_is_refused(self) -> None:
+        for until in (datetime(2030, 1, 1), 5):
+            with self.assertRaisesMessage(ValueError, "until must be an aware datetime or a timedelta"):
+                drain(until=until)  # type: ignore[arg-type]
+
     def test_a_job_that_polls_runs_as_often_as_the_time_allows(self) -> None:
         job_id = POLL.enqueue().id
         drain(until=timedelta(hours=5, minutes=30))

@@ -70,9 +70,12 @@ def drain(
     Raises:
         AssertionError: ``max_jobs`` have run and there are more.
         UnknownJobKind: a job has no handler; it stays available.
+        ValueError: ``until`` is naive, or something else.
     """
     connection = connections[get_settings().database]
     horizon = timezone.now() + until if isinstance(until, timedelta) else until
+    if horizon is not None and getattr(horizon, "tzinfo", None) is None:
+        raise ValueError(f"until must be an aware datetime or a timedelta, not {until!r}")
     ahead = timedelta(0)  # of the database's clock
     runs: list[Run] = []
     while True:
