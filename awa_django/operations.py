@@ -124,8 +124,10 @@ def cancel_matching(
     matches no more.
 
     Raises:
-        ValueError: nothing is given to match.
+        ValueError: nothing is given to match, or the tags are a string.
     """
+    if isinstance(tags, str):  # its letters would be looked for
+        raise ValueError(f"tags must be a list of strings, not {tags!r}")
     wanted = [clean_text(tag, LONGEST_NAME) for tag in tags]
     if kind is None and queue is None and not wanted:
         raise ValueError("cancel_matching needs a kind, a queue or tags: it does not cancel everything")

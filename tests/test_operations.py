@@ -293,6 +293,12 @@ def test_no_statement_of_a_cancel_of_many_takes_more_than_a_batch(
     assert (sizes, seen) == ([4, 4, 2, 1], [4, 8, 10, 11])
 
 
+def test_tags_given_as_one_string_are_refused() -> None:
+    """Its letters were looked for, and nothing was cancelled."""
+    with pytest.raises(ValueError, match="tags must be a list of strings, not 'monthly'"):
+        operations.cancel_matching(tags="monthly")
+
+
 def test_a_job_that_moves_between_the_statements_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """cancel looks in the hot table first; the job is promoted before it looks in the deferred one."""
     job_id = insert_job("scheduled")
