@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import django
 
+from awa_django.errors import ConfigurationError
+
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import task_backends
     from django.tasks.backends.base import BaseTaskBackend
@@ -14,7 +16,13 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks.signals import task_enqueued, task_finished, task_started
     from django.utils.json import normalize_json
 else:
-    from django_tasks import task_backends
+    try:
+        from django_tasks import task_backends
+    except ModuleNotFoundError as exc:
+        raise ConfigurationError(
+            "TASKS names a backend of awa_django, and this Django has no tasks framework of its own: "
+            "pip install 'awa-django[tasks]' brings the django-tasks package"
+        ) from exc
     from django_tasks.backends.base import BaseTaskBackend
     from django_tasks.base import Task, TaskContext, TaskError, TaskResult, TaskResultStatus
     from django_tasks.exceptions import InvalidTaskError as InvalidTask
