@@ -32,7 +32,8 @@ _KEY = re.compile(r"[0-9a-fA-F]{32}")
 class JobAdmin(JobActionsMixin, ListOnlyAdmin):
     """A list of jobs, and the page of one of them."""
 
-    list_display = ("id", "job_kind", "job_queue", "job_state", "job_priority", "attempts", "due", "created")
+    # What is asked of a list first comes first: on a narrow screen the last columns are out of sight.
+    list_display = ("id", "job_kind", "job_queue", "job_state", "due", "attempts", "job_priority", "created")
     list_display_links = ("id",)
     list_filter: Any = (StateFilter, QueueFilter, KindFilter)  # type: ignore[misc]
     search_fields = ("id",)
