@@ -47,6 +47,8 @@ def main() -> int:
     write(given.output, run)
     console.print(f"Written to {given.output}")
     if given.docs:
+        if given.only and DOCS.with_suffix(".json").exists():
+            run = report.merged(json.loads(DOCS.with_suffix(".json").read_text()), run)
         write(DOCS.with_suffix(".json"), run)
         DOCS.write_text(report.into_page(DOCS.read_text(), run))
     # A peer that cannot be installed or fails is said in its table; what is ours must work.
@@ -66,7 +68,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, help="turns of each contender (default: 5, with --quick 1)")
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
-    parser.add_argument("--docs", action="store_true", help="put the tables into docs/performance.md")
+    parser.add_argument(
+        "--docs", action="store_true", help="put the tables (with --only: those) into docs/performance.md"
+    )
     return parser
 
 

@@ -25,16 +25,43 @@ def as_json(
     """All of a run, each round included."""
     return {
         "machine": dict(machine),
-        "scenarios": [_scenario(result) for result in results],
+        "scenarios": [_scenario(result, machine) for result in results],
         "goals": [asdict(verdict) for verdict in verdicts],
     }
 
 
-def _scenario(result: Result) -> dict[str, Any]:
+def merged(earlier: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """An earlier run with those scenarios (and what they say of the goals) that ``part`` has taken anew.
+
+    Raises: ValueError when the two were not taken on the same machine and server.
+    """
+    for name in ("cores", "processor", "memory_gib", "postgresql", "quick"):
+        if earlier["machine"][name] != part["machine"][name]:
+            raise ValueError(
+                f"{name}: {part['machine'][name]!r} is not {earlier['machine'][name]!r}: run all"
+            )
+    anew = {scenario["name"]: scenario for scenario in part["scenarios"]}
+    before = {goal["what"]: goal for goal in earlier["goals"]}
+    known = {scenario["name"] for scenario in earlier["scenarios"]}
+    return {
+        "machine": earlier["machine"],
+        "scenarios": [
+            *(anew.get(scenario["name"], scenario) for scenario in earlier["scenarios"]),
+            *(scenario for name, scenario in anew.items() if name not in known),
+        ],
+        "goals": [
+            before.get(goal["what"], goal) if goal["measured"] is None else goal for goal in part["goals"]
+        ],
+    }
+
+
+def _scenario(result: Result, machine: Mapping[str, object]) -> dict[str, Any]:
     base = next(iter(result.series))
     return {
         "name": result.name,
         "title": result.title,
+        "taken_at": machine["taken_at"],
+        "commit": machine["commit"],
         "contenders": [
             {
                 "name": name,
@@ -99,7 +126,10 @@ def into_page(page: str, run: Mapping[str, Any]) -> str:
 def markdown(run: Mapping[str, Any]) -> str:
     """What was measured, on what, and what that says of the goals."""
     parts = [_taken_on(run["machine"]), _markdown_table("Goals", GOALS_HEADER, goal_rows(run))]
-    parts += [_markdown_table(each["title"], HEADER, scenario_rows(each)) for each in run["scenarios"]]
+    for each in run["scenarios"]:
+        parts.append(_markdown_table(each["title"], HEADER, scenario_rows(each)))
+        if each.get("taken_at", run["machine"]["taken_at"]) != run["machine"]["taken_at"]:
+            parts.append(f"Taken anew at {each['taken_at']} from {each['commit']}.\n")
     return "\n".join(parts)
 
 

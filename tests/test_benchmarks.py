@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,30 @@ def test_the_page_gets_the_tables_between_its_marks() -> None:
     assert "| awa | jobs/s | 180 | 50.0 - 200 | 0.50 |" in once
     assert "| broken |  | failed | RuntimeError: a |  |" in once
     assert "| drain, one child, to the floor | at least 0.6 | 0.50 | NOT MET |" in once
+
+
+def test_scenarios_taken_anew_replace_those_of_an_earlier_run() -> None:
+    def taken(at: str, name: str, result: Result) -> dict[str, Any]:
+        result = replace(result, name=name)
+        told: dict[str, Any] = report.as_json({**MACHINE, "taken_at": at}, [result], goals.judge([result]))
+        return told
+
+    before = taken("2030-01-01", "drain", result_of([]))
+    anew = taken("2030-01-02", "drain", result_of([]))
+    more = taken("2030-01-03", "cost", result_of([]))
+    run = report.merged(report.merged(before, anew), more)
+    assert [(each["name"], each["taken_at"]) for each in run["scenarios"]] == [
+        ("drain", "2030-01-02"),
+        ("cost", "2030-01-03"),
+    ]
+    assert run["goals"] == before["goals"]
+    assert [goal for goal in run["goals"] if goal["measured"] is not None]
+    page = report.markdown(run)
+    assert page.startswith("Taken at 2030-01-01 from abc")
+    assert page.count("Taken anew at 2030-01-02 from abc.") == 1
+    anew["machine"]["cores"] = 64
+    with pytest.raises(ValueError, match="cores: 64 is not 2"):
+        report.merged(before, anew)
 
 
 def test_the_documentation_carries_the_run_in_its_json() -> None:
