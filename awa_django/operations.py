@@ -383,11 +383,18 @@ def _is_unique_conflict(exc: IntegrityError) -> bool:
 
 def _batches(job_ids: int | Iterable[int], refused: list[Refusal]) -> Iterator[list[int]]:
     """The ids in ascending batches, each once; those that no job can have are refused."""
-    given = {operator.index(job_id) for job_id in ([job_ids] if isinstance(job_ids, int) else job_ids)}
+    given = {_job_id(job_id) for job_id in ([job_ids] if isinstance(job_ids, int) else job_ids)}
     possible = sorted(job_id for job_id in given if 0 < job_id <= LARGEST_ID)
     refused += (Refusal(job_id, None, "does not exist") for job_id in given.difference(possible))
     for start in range(0, len(possible), BATCH):
         yield possible[start : start + BATCH]
+
+
+def _job_id(given: object) -> int:
+    try:
+        return operator.index(given)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"the id of a job is an integer, not {given!r}") from None
 
 
 def _is(job: Located) -> str:

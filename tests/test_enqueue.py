@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,11 +12,12 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.handlers.base import BaseHandler
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, ProgrammingError, connection, transaction
 from django.test import RequestFactory
 
 from awa_django import Enqueued, InvalidJob, JobNotFound, JobState, Unique, job
 from awa_django.enqueue import waking
+from awa_django.errors import SchemaMismatch
 from tests.conftest import Connect
 from tests.factories import insert_job
 
@@ -300,3 +302,34 @@ class TestTransactions:
         with pytest.raises(DatabaseError), transaction.atomic():
             receipt.enqueue(1)
         assert count() == 1
+
+
+@pytest.mark.parametrize(
+    "put",
+    [
+        lambda: receipt.enqueue(1),
+        lambda: receipt.using(delay=60).enqueue(1),
+        lambda: receipt.using(unique=Unique()).enqueue(1),
+        lambda: receipt.enqueue_many([{"order_id": 1}]),
+    ],
+    ids=["now", "later", "unique", "many"],
+)
+def test_missing_schema_names_the_command(put: Callable[[], object]) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER SCHEMA awa RENAME TO elsewhere")
+    with (
+        pytest.raises(SchemaMismatch, match=r"not installed: run `manage\.py migrate awa`"),
+        transaction.atomic(),
+    ):
+        put()
+
+
+def test_other_missing_tables_are_their_own_error() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION pg_temp.fail() RETURNS trigger LANGUAGE plpgsql AS "
+            "'BEGIN PERFORM 1 FROM somebody_elses; RETURN NULL; END';"
+            "CREATE TRIGGER fails AFTER INSERT ON awa.jobs_hot EXECUTE FUNCTION pg_temp.fail()"
+        )
+    with pytest.raises(ProgrammingError, match="somebody_elses"), transaction.atomic():
+        receipt.enqueue(1)

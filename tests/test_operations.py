@@ -393,3 +393,9 @@ def test_queues_are_known_from_every_place_and_counted_to_a_cap() -> None:
     assert overview["later"].deferred == 1
     assert (overview["paused"].paused, overview["paused"].paused_by) == (True, "ann")
     assert (overview["endless"].paused, overview["endless"].paused_until) == (True, None)
+
+
+@pytest.mark.parametrize("given", ["12", ["12"], [1.0], [None]])
+def test_what_is_no_id_is_refused_by_name(given: Any) -> None:
+    with pytest.raises(TypeError, match="the id of a job is an integer, not "):
+        operations.retry(given)

@@ -7,11 +7,12 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from django.db import connections, transaction
+from django.db import ProgrammingError, connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Options, Recipe, prepare
+from awa_django.enqueue.schema import explain_missing_schema
 from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import InvalidJob
@@ -34,8 +35,16 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
     10,000 at a time.
 
     Raises: InvalidJob, naming the place in the batch, also for items that would change the holder of
-    their key (``on_conflict="replace"``); UniqueConflict as ``enqueue`` does.
+    their key (``on_conflict="replace"``); UniqueConflict and SchemaMismatch as ``enqueue`` does.
     """
+    try:
+        return _enqueue_many(items, like)
+    except ProgrammingError as exc:
+        explain_missing_schema(exc)
+        raise
+
+
+def _enqueue_many(items: Iterable[Item | Mapping[str, object]], like: Item | None) -> list[Enqueued]:
     settings = get_settings()
     alias = settings.database
     connection = connections[alias]

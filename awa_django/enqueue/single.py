@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from django.db import OperationalError, connections
+from django.db import OperationalError, ProgrammingError, connections
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
+from awa_django.enqueue.schema import explain_missing_schema
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
 from awa_django.states import JobState
@@ -53,8 +54,16 @@ def enqueue(item: Item) -> Enqueued:
     """Insert the job, in the transaction that is open on the queue's alias.
 
     Raises: InvalidJob before anything is written; UniqueConflict with ``on_conflict="raise"``, or
-    when the wait for a rival ended with the caller's transaction.
+    when the wait for a rival ended with the caller's transaction; SchemaMismatch before ``migrate``.
     """
+    try:
+        return _enqueue(item)
+    except ProgrammingError as exc:
+        explain_missing_schema(exc)
+        raise
+
+
+def _enqueue(item: Item) -> Enqueued:
     recipe = prepare(item.handler, item.options)
     job = recipe.make(item.arguments)
     settings = get_settings()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -15,6 +16,8 @@ from awa_django.errors import AwaError
 from awa_django.worker.options import make_options
 from awa_django.worker.reloader import run_with_reloader
 from awa_django.worker.supervisor import Supervisor
+
+logger = logging.getLogger("awa_django.worker")
 
 
 class Command(BaseCommand):
@@ -63,11 +66,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **given: Any) -> None:
         settings = get_settings()
+        known_queues = {"default", *settings.queues, *registry.queues()}
         timeout, max_time = given["shutdown_timeout"], given["max_time"]
         try:
             options = make_options(
                 queues=given["queues"],
-                known_queues=sorted({"default", *settings.queues, *registry.queues()}),
+                known_queues=sorted(known_queues),
                 concurrency=given["concurrency"],
                 threads=given["threads"],
                 processes=given["processes"],
@@ -77,6 +81,12 @@ class Command(BaseCommand):
                 max_jobs_per_child=given["max_jobs_per_child"],
                 shutdown_timeout=settings.shutdown_timeout if timeout is None else timedelta(seconds=timeout),
             )
+            for queue in sorted(options.queues.keys() - known_queues):
+                logger.warning(
+                    "--queues %r: no handler, periodic job or setting names this queue "
+                    "(AWA['QUEUES'] says that it is meant)",
+                    queue,
+                )
             supervisor = Supervisor(options)
             code = run_with_reloader(supervisor) if given["reload"] else supervisor.run()
         except AwaError as exc:
