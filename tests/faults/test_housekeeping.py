@@ -262,10 +262,11 @@ def test_idle_worker_asks_little(plain: Database, start_plain_worker: StartWorke
     other = start_plain_worker("--queues", queues)
     other.wait_ready(plain.connection, children=2)
     time.sleep(3)
-    both = rate(leader + 4)
+    both = rate(11)
     assert worker.stop() == other.stop() == 0
     assert leader < 7.5
-    assert both - leader < 4
+    # Of the sum: a session's transactions are counted a second late, which blurs the difference.
+    assert both < 11.5
     observe(
         f"{leader:.1f} transactions a second by the worker that leads, of which promotion looks make 2; "
         f"{both - leader:.1f} by each further one"
