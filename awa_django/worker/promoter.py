@@ -51,7 +51,8 @@ class Promoter(Duty):
         self._always = always
         self._may_rest = may_rest
         self._quiet_looks = 0
-        self._cursor = DueCursor(longest_rest=interval)
+        # A little less than the interval: a look after an idle one then begins at the head.
+        self._cursor = DueCursor(longest_rest=interval * 0.8)
 
     @property
     def is_leading(self) -> bool:
