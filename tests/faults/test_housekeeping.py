@@ -255,7 +255,7 @@ def test_idle_worker_asks_little(start_worker_at: StartWorkerAt, observe: Observ
             rates.append((statements(database) - before) / 6)
         return min(rates)
 
-    # On a server of its own: vacuums, which it does by itself beside a long transaction, would be counted too.
+    # On a server of its own: elsewhere what the server does by itself (vacuums) is counted too.
     with cluster(autovacuum="off") as server, server.connect() as connection:
         database = Database(connection)
         worker = start_worker_at(server.url, "--queues", queues, awa={"PROMOTE_INTERVAL": 0.25})
