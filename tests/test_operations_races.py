@@ -59,7 +59,10 @@ def while_rival_holds(rival: psycopg.Connection[Any], work: Callable[[], Any]) -
 
     def is_blocked() -> bool:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))",
+                [rival.info.backend_pid],
+            )
             return bool(cursor.fetchone()[0])
 
     wait_until(is_blocked, message="the operation never waited for the rival")

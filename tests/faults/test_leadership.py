@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -196,7 +197,7 @@ def test_session_killed_in_a_batch_rolls_back_and_is_done_again(
         ids = [insert_job("running", worker="gone") for _ in range(300)]
         for job_id in ids:
             update_job(job_id, heartbeat_at="now() - interval '1 hour'")
-    session = Session("awa-test-killed")
+    session = Session(f"awa-test-killed-{os.getpid()}")
     leader = AtWill(session)
     second = timedelta(seconds=1)
     duty: Service = (
@@ -211,7 +212,8 @@ def test_session_killed_in_a_batch_rolls_back_and_is_done_again(
             killed.append(
                 database.value(
                     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                    "WHERE application_name = 'awa-test-killed'"
+                    "WHERE application_name = %s",
+                    session.application_name,
                 )
             )
 

@@ -128,7 +128,11 @@ def test_a_second_process_waits_for_the_first_and_skips_its_work(scratch_url: st
     with psycopg.connect(scratch_url) as first, migrating(scratch_url, "0004") as second:
         first.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
         wait_until(
-            lambda: scratch("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), timeout=30
+            lambda: scratch(
+                "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            ),
+            timeout=30,
         )
         sql = (PROJECT_DIR / "awa_django/migrations/sql/0004_view.sql").read_text()
         first.execute(sql.encode())

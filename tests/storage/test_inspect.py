@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import psycopg
 import pytest
 from django.db import connection
@@ -89,3 +91,11 @@ def test_sessions_of_a_name_are_ended_until_none_is_left(connect: Connect) -> No
         doomed.execute("SELECT 1")
     assert other.execute("SELECT 1").fetchone() == (1,)
     assert terminate_sessions(ours, []) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sessions_of_the_name_in_another_database_are_let_live(connect: Connect) -> None:
+    name = f"awa-test-elsewhere-{os.getpid()}"
+    elsewhere, ours = connect(application_name=name, dbname="postgres"), connect()
+    assert terminate_sessions(ours, [name]) == 0
+    assert elsewhere.execute("SELECT 1").fetchone() == (1,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from typing import cast
 
@@ -18,7 +19,7 @@ class FakeChild:
 
     def __init__(self, name: str = "w/1") -> None:
         self.name = name
-        self.application_name = f"awa-test-child-{name}"
+        self.application_name = f"awa-test-child-{os.getpid()}-{name}"
         self.pid = 4711
         self.frozen = False
         table = SlotTable.create(multiprocessing.get_context("spawn"), SLOTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ def make_session(database_url: str) -> Iterator[Sessions]:
     made: list[Session] = []
 
     def make() -> Session:
-        made.append(Session(f"awa-test-{len(made)}"))
+        made.append(Session(f"awa-test-{os.getpid()}-{len(made)}"))
         return made[-1]
 
     yield make

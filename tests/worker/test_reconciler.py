@@ -120,7 +120,13 @@ def test_row_under_a_last_heartbeat_is_settled_too(
     thread = threading.Thread(target=reconciler.tick)
     thread.start()
     wait_until(
-        lambda: heartbeat.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() != (0,)
+        lambda: (
+            heartbeat.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND %s = ANY (pg_blocking_pids(pid))",
+                [heartbeat.info.backend_pid],
+            ).fetchone()
+            != (0,)
+        )
     )
     heartbeat.commit()
     thread.join(10)
