@@ -239,6 +239,7 @@ def statements(database: Database) -> int:
     return count
 
 
+@pytest.mark.slow
 @pytest.mark.acceptance
 @pytest.mark.fault(
     "U51", injected="one and two idle workers with 10 queues: transactions counted by the server"
