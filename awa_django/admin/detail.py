@@ -13,9 +13,9 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from awa_django.admin.base import distance, show_date, show_state
-from awa_django.admin.redaction import LONGEST_SHOWN, mask_text, pretty_json
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
+from awa_django.redaction import LONGEST_SHOWN, mask_text, pretty_json
 from awa_django.states import DEFERRED_STATES, JobState
 
 ERRORS_SHOWN = 50

@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import override_settings
 
-from awa_django.admin.redaction import MASK, mask_text, pretty_json
+from awa_django.redaction import MASK, mask_text, pretty_json
 
 
 @pytest.mark.parametrize(
