@@ -6,6 +6,7 @@ from datetime import timedelta
 
 # timedelta ends at about 2.7 million years; beyond a century no duration here means anything.
 LONGEST = timedelta(days=36_525)
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
 def as_duration(
@@ -30,3 +31,19 @@ def as_duration(
     if not least <= duration <= most:
         raise ValueError(f"{name} must be between {least} and {most}, not {duration}")
     return duration
+
+
+def spell(duration: timedelta) -> str:
+    """A duration for people, in its two largest units: ``2 h 5 min``, ``0.4 s``."""
+    seconds = max(duration.total_seconds(), 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    rest = int(seconds)
+    parts: list[str] = []
+    for unit, length in _UNITS:
+        count, rest = divmod(rest, length)
+        if count or parts:
+            parts.append(f"{count:,} {unit}" if count else "")
+        if len(parts) == 2:
+            break
+    return " ".join(filter(None, parts))

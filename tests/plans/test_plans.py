@@ -249,6 +249,14 @@ OTHERS: dict[str, dict[str, object]] = {
     "catalogue_recent_kinds": {"window": 5000},
     "waiting_kinds": {"sample": 1000, "limit": 1000},
     "waiting_queues": {"limit": 1000},
+    "why_ahead": {
+        "queue": "default",
+        "priority": 2,
+        "run_at": "2020-01-01T00:00Z",
+        "job_id": 7,
+        "cap": 10_001,
+    },
+    "why_workers": {"queue": "default", "seen_within": 90.0},
 }
 # Seldom run, on the deferred table, whose every index holds the id and the due time: while the
 # statistics call the table empty any of them may be read, and that is soon over.
@@ -258,6 +266,8 @@ SELDOM: dict[str, dict[str, object]] = {
     "supersede": {"job_id": 1, "entry": "{}"},
     "anything_due": {"queues": QUEUES, "kinds": KINDS},
     "find_job": {"job_id": 1},
+    "why_job": {"job_id": 1},
+    "why_overdue": {"run_at": "2020-01-01T00:00Z", "job_id": 7, "cap": 10_001},
 }
 
 

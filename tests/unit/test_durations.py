@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from awa_django.durations import as_duration
+from awa_django.durations import as_duration, spell
 
 
 @pytest.mark.parametrize("value", [timedelta(seconds=90), 90, 90.0])
@@ -27,3 +27,14 @@ def test_duration_refuses_what_is_outside_its_bounds() -> None:
         as_duration(0.5, "x", least=timedelta(seconds=1))
     with pytest.raises(ValueError, match="between"):
         as_duration(timedelta(days=2), "x", most=timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0.0 s"), (0.44, "0.4 s"), (9.9, "9.9 s"), (59.9, "59 s"), (60, "1 min"), (90, "1 min 30 s"),
+        (3_600, "1 h"), (3_605, "1 h"), (7_500, "2 h 5 min"), (86_400 * 1_234 + 3_600, "1,234 d 1 h"),
+    ],
+)  # fmt: skip
+def test_a_duration_is_spelled_in_its_two_largest_units(seconds: float, text: str) -> None:
+    assert spell(timedelta(seconds=seconds)) == text
