@@ -10,6 +10,7 @@ import pytest
 
 from awa_django.worker.database import Session
 from awa_django.worker.leader import Leader
+from tests.worker.completer_desk import CompleterDesk
 
 Sessions = Callable[[], Session]
 
@@ -47,3 +48,11 @@ class AtWill(Leader):
 @pytest.fixture
 def leader(session: Session) -> AtWill:
     return AtWill(session)
+
+
+@pytest.fixture
+def desk(session: Session) -> Iterator[CompleterDesk]:
+    desk = CompleterDesk(session)
+    yield desk
+    if desk.completer._thread.ident is not None:
+        assert desk.completer.stop(timeout=10)

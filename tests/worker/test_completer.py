@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
-from awa_django import registry, signals
-from awa_django.jobs import Job, job
 from awa_django.states import JobState
 from awa_django.storage import finalize
-from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Ending, Outcome, Release
+from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
 from awa_django.storage.waiters import listen, wait
-from awa_django.worker.completer import Completer
-from awa_django.worker.database import Session
-from awa_django.worker.holdings import HeldJob, Holdings, slot_count
-from awa_django.worker.slots import Counter, Phase, SlotTable
+from awa_django.worker.slots import Counter, Phase
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job, update_job
 from tests.waiting import wait_until
+from tests.worker.completer_desk import CompleterDesk
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
 
@@ -34,59 +27,7 @@ ENTRY = '{"error": "no", "run_lease": 1, "worker": "w/1"}'
 KEY = bytes(range(16))
 
 
-@dataclass
-class Desk:
-    """A completer with its holdings and slots, on a thread of its own."""
-
-    session: Session
-    released: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        table = SlotTable.create(multiprocessing.get_context("spawn"), slot_count(100))
-        self.reader = table.reader()
-        self.holdings = Holdings({"default": 100}, 100, table.writer())
-        self.completer = Completer(
-            session=self.session,
-            worker="w/1",
-            slots=table.writer(),
-            holdings=self.holdings,
-            on_release=self.released.append,
-        )
-
-    def hold(self, job_id: int, lease: int = 1, progress: str | None = None) -> HeldJob:
-        job = ClaimedJob(job_id, lease, "tests.job", "default", 1, 25, "{}", None, progress)
-        return self.holdings.take([job])[0]
-
-    def run(self, **columns: Any) -> HeldJob:
-        """A running job in the database, and in hand."""
-        return self.hold(insert_job("running", worker="w/1", **columns))
-
-    def complete(self, held: HeldJob) -> None:
-        self.completer.put(held, Completion(held.attempt))
-
-    def settle(self) -> None:
-        """Until nothing is in hand any more."""
-        wait_until(lambda: not len(self.holdings), message="all slots are given back")
-        assert self.reader.slots() == []
-        assert self.reader[Counter.HELD] == 0
-
-    def counts(self) -> dict[Counter, int]:
-        return {
-            counter: self.reader[counter]
-            for counter in Counter
-            if counter < Counter.HELD and self.reader[counter]
-        }
-
-
-@pytest.fixture
-def desk(session: Session) -> Iterator[Desk]:
-    desk = Desk(session)
-    yield desk
-    if desk.completer._thread.ident is not None:
-        assert desk.completer.stop(timeout=10)
-
-
-def test_outcomes_of_every_kind_are_written_counted_and_given_back(desk: Desk) -> None:
+def test_outcomes_of_every_kind_are_written_counted_and_given_back(desk: CompleterDesk) -> None:
     held = [desk.run() for _ in range(7)]
     attempts = [each.attempt for each in held]
     outcomes: list[Outcome] = [
@@ -118,7 +59,7 @@ def test_outcomes_of_every_kind_are_written_counted_and_given_back(desk: Desk) -
     assert desk.released == [1]
 
 
-def test_unknown_kind_is_counted_apart(desk: Desk) -> None:
+def test_unknown_kind_is_counted_apart(desk: CompleterDesk) -> None:
     held = desk.run()
     desk.completer.put(held, Deferral(held.attempt, JobState.SCHEDULED, 5.0, refund=True, unknown_kind=True))
     desk.completer.start()
@@ -126,7 +67,7 @@ def test_unknown_kind_is_counted_apart(desk: Desk) -> None:
     assert desk.counts() == {Counter.UNKNOWN_KIND: 1}
 
 
-def test_finish_that_is_committed_already_only_frees_its_slot(desk: Desk) -> None:
+def test_finish_that_is_committed_already_only_frees_its_slot(desk: CompleterDesk) -> None:
     held = desk.run()
     desk.completer.put(held, None)
     desk.completer.start()
@@ -135,7 +76,9 @@ def test_finish_that_is_committed_already_only_frees_its_slot(desk: Desk) -> Non
     assert reload_job(held.job.id).state == "running"
 
 
-def test_stale_outcome_is_dropped_counted_and_told(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+def test_stale_outcome_is_dropped_counted_and_told(
+    desk: CompleterDesk, caplog: pytest.LogCaptureFixture
+) -> None:
     held = desk.run()
     update_job(held.job.id, run_lease="2")
     with caplog.at_level(logging.WARNING, logger="awa_django"):
@@ -149,7 +92,7 @@ def test_stale_outcome_is_dropped_counted_and_told(desk: Desk, caplog: pytest.Lo
     assert record.job_id == held.job.id  # type: ignore[attr-defined]
 
 
-def test_two_runs_of_one_job_that_end_together_are_both_answered(desk: Desk) -> None:
+def test_two_runs_of_one_job_that_end_together_are_both_answered(desk: CompleterDesk) -> None:
     """The answer comes by job id: one of the two was held, and heart-beaten, for ever."""
     new = desk.run()
     update_job(new.job.id, run_lease="2")
@@ -163,7 +106,7 @@ def test_two_runs_of_one_job_that_end_together_are_both_answered(desk: Desk) -> 
     assert [reload_job(each.job.id).state for each in (new, mate)] == ["completed"] * 2
 
 
-def test_released_jobs_wake_who_waits_for_their_queue(desk: Desk, connect: Connect) -> None:
+def test_released_jobs_wake_who_waits_for_their_queue(desk: CompleterDesk, connect: Connect) -> None:
     listener = connect()
     listen(listener)
     wait(listener, "other", ["default"], ttl=timedelta(seconds=60))
@@ -195,7 +138,7 @@ def lose_answers(monkeypatch: pytest.MonkeyPatch, name: str, *, before: bool = F
 @pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize("delete", [False, True])
 def test_completion_whose_answer_is_lost_is_sent_again_and_counted_once(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, before: bool, delete: bool
+    desk: CompleterDesk, monkeypatch: pytest.MonkeyPatch, before: bool, delete: bool
 ) -> None:
     calls = lose_answers(monkeypatch, "complete_and_delete" if delete else "complete", before=before)
     held = desk.run()
@@ -208,7 +151,9 @@ def test_completion_whose_answer_is_lost_is_sent_again_and_counted_once(
     assert row is None if delete else row.state == "completed"
 
 
-def test_retry_whose_answer_is_lost_adds_one_entry(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_whose_answer_is_lost_adds_one_entry(
+    desk: CompleterDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lose_answers(monkeypatch, "defer")
     held = desk.run()
     desk.completer.put(held, Deferral(held.attempt, JobState.RETRYABLE, 60.0, ENTRY))
@@ -219,7 +164,7 @@ def test_retry_whose_answer_is_lost_adds_one_entry(desk: Desk, monkeypatch: pyte
 
 
 def test_run_that_is_rescued_while_the_connection_was_lost_is_stale(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: CompleterDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rescue's entry names the lease and the worker too; it was taken for the worker's own."""
     held = desk.run()
@@ -232,7 +177,7 @@ def test_run_that_is_rescued_while_the_connection_was_lost_is_stale(
     assert desk.counts() == {Counter.STALE: 1}
 
 
-def test_connections_that_the_server_ends_lose_nothing(desk: Desk) -> None:
+def test_connections_that_the_server_ends_lose_nothing(desk: CompleterDesk) -> None:
     desk.completer.start()
     held = [desk.run() for _ in range(20)]
     for number, each in enumerate(held):
@@ -248,7 +193,9 @@ def test_connections_that_the_server_ends_lose_nothing(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("mask", ["11001000", "11011110"])
-def test_outcome_that_the_row_refuses_ends_it_by_name_and_stops_nobody(desk: Desk, mask: str) -> None:
+def test_outcome_that_the_row_refuses_ends_it_by_name_and_stops_nobody(
+    desk: CompleterDesk, mask: str
+) -> None:
     bad = desk.run(unique_key=KEY, unique_states=mask)
     twin = insert_job(unique_key=KEY, unique_states="11101001")
     mates = [desk.run() for _ in range(10)]
@@ -263,7 +210,7 @@ def test_outcome_that_the_row_refuses_ends_it_by_name_and_stops_nobody(desk: Des
     assert reload_job(twin).state == "available"
 
 
-def test_row_that_is_locked_waits_apart(desk: Desk, connect: Connect) -> None:
+def test_row_that_is_locked_waits_apart(desk: CompleterDesk, connect: Connect) -> None:
     locked, mates = desk.run(), [desk.run() for _ in range(4)]
     with connection.cursor() as cursor:
         cursor.execute("SELECT current_database()")
@@ -288,7 +235,7 @@ def test_row_that_is_locked_waits_apart(desk: Desk, connect: Connect) -> None:
     assert desk.counts() == {Counter.COMPLETED: 6}
 
 
-def test_progress_is_merged_and_stored_while_the_job_runs(desk: Desk) -> None:
+def test_progress_is_merged_and_stored_while_the_job_runs(desk: CompleterDesk) -> None:
     held = desk.hold(
         insert_job("running", worker="w/1"), progress='{"percent": 1, "checkpoint": {"page": 3}}'
     )
@@ -300,7 +247,7 @@ def test_progress_is_merged_and_stored_while_the_job_runs(desk: Desk) -> None:
     assert [slot.phase for slot in desk.reader.slots()] == [Phase.HELD]
 
 
-def test_progress_that_the_database_refuses_stops_no_other(desk: Desk) -> None:
+def test_progress_that_the_database_refuses_stops_no_other(desk: CompleterDesk) -> None:
     # Stored by raw SQL: as Python's float it is infinite, which JSON does not have.
     odd = desk.hold(insert_job("running", worker="w/1"), progress='{"n": 1e400}')
     mate = desk.run()
@@ -314,7 +261,7 @@ def test_progress_that_the_database_refuses_stops_no_other(desk: Desk) -> None:
     assert desk.counts() == {Counter.COMPLETED: 2}
 
 
-def test_stop_writes_what_is_left(desk: Desk) -> None:
+def test_stop_writes_what_is_left(desk: CompleterDesk) -> None:
     held = [desk.run() for _ in range(50)]
     for each in held:
         desk.complete(each)
@@ -323,176 +270,3 @@ def test_stop_writes_what_is_left(desk: Desk) -> None:
     assert len(desk.holdings) == 0
     assert Attempt(held[0].job.id, 1) == held[0].attempt
     assert all(reload_job(each.job.id).state == "completed" for each in held)
-
-
-@pytest.fixture
-def told() -> Iterator[list[tuple[str, signals.EndedRun]]]:
-    """What the signals said, with their senders' names, in the order in which they were sent."""
-    heard: list[tuple[str, signals.EndedRun]] = []
-
-    def hear(sender: Any, run: signals.EndedRun, **_: Any) -> None:
-        heard.append((repr(sender), run))
-
-    for signal in signals.BY_END.values():
-        signal.connect(hear)
-    yield heard
-    for signal in signals.BY_END.values():
-        signal.disconnect(hear)
-
-
-@pytest.fixture
-def declared() -> Iterator[Job[[], None]]:
-    made = job(kind="tests.completer.told")(lambda: None)
-    yield made
-    registry.unregister(made.handler)
-
-
-def end(desk: Desk, declared: Job[[], None], outcome_of: Callable[[Attempt], Outcome | None]) -> HeldJob:
-    held = desk.run()
-    held.handler = declared.handler
-    desk.completer.put(held, outcome_of(held.attempt))
-    return held
-
-
-def test_each_end_is_told_once_it_is_written(
-    desk: Desk, told: list[tuple[str, signals.EndedRun]], declared: Job[[], None]
-) -> None:
-    entry = '{"error": "no", "class": "E", "outcome": "timed_out", "traceback": "T", "run_lease": 1}'
-    ends: dict[str, Callable[[Attempt], Outcome | None]] = {
-        "completed": Completion,
-        "atomic": lambda attempt: None,
-        "retried": lambda attempt: Deferral(attempt, JobState.RETRYABLE, 60.0, entry),
-        "snoozed": lambda attempt: Deferral(attempt, JobState.SCHEDULED, 9.0, refund=True),
-        "failed": lambda attempt: Ending(attempt, JobState.FAILED, ENTRY),
-        "cancelled": lambda attempt: Ending(attempt, JobState.CANCELLED, ENTRY),
-        "released": Release,
-        "unknown": lambda attempt: Deferral(attempt, JobState.SCHEDULED, 5.0, refund=True, unknown_kind=True),
-    }
-    ids = {end(desk, declared, outcome).job.id: name for name, outcome in ends.items()}
-    desk.completer.start()
-    desk.settle()
-    heard = {ids[run.job_id]: run for _, run in told}
-    assert len(told) == len(heard)
-    assert {name: run.how for name, run in heard.items()} == {
-        "completed": "completed", "atomic": "completed", "retried": "timed_out", "snoozed": "snoozed",
-        "failed": "failed", "cancelled": "cancelled",
-    }  # fmt: skip
-    assert {sender for sender, _ in told} == {repr(declared)}
-    retried = heard["retried"]
-    assert (retried.error, retried.exception, retried.traceback) == ("no", "E", "T")
-    assert retried.again_in == timedelta(minutes=1)
-    assert (retried.args, retried.metadata, retried.worker) == ({}, {}, "w/1")
-
-
-def test_nothing_is_told_of_a_run_whose_lease_is_over(
-    desk: Desk, told: list[tuple[str, signals.EndedRun]], declared: Job[[], None]
-) -> None:
-    held = end(desk, declared, lambda attempt: Completion(Attempt(attempt.job_id, 7)))
-    desk.completer.start()
-    desk.settle()
-    assert held.job.id
-    assert told == []
-    assert desk.counts() == {Counter.STALE: 1}
-
-
-def test_what_is_told_is_how_the_row_ended_where_that_is_not_as_its_handler_did(
-    desk: Desk, told: list[tuple[str, signals.EndedRun]], declared: Job[[], None]
-) -> None:
-    held = end(desk, declared, lambda attempt: Completion(attempt, '{"r": "\\u0000"}'))
-    desk.completer.start()
-    desk.settle()
-    assert reload_job(held.job.id).state == "failed"
-    [(_, run)] = told
-    assert run.how == "unwritable"
-    assert desk.counts() == {Counter.FAILED: 1}
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)], ids=repr)
-def test_receiver_that_raises_harms_nothing(
-    desk: Desk,
-    told: list[tuple[str, signals.EndedRun]],
-    declared: Job[[], None],
-    caplog: pytest.LogCaptureFixture,
-    error: BaseException,
-) -> None:
-    def stumble(**_: Any) -> None:
-        raise error
-
-    signals.job_failed.connect(stumble)
-    try:
-        end(desk, declared, lambda attempt: Ending(attempt, JobState.FAILED, ENTRY))
-        end(desk, declared, Completion)
-        desk.completer.start()
-        desk.settle()
-    finally:
-        signals.job_failed.disconnect(stumble)
-    assert [run.how for _, run in told][-1] == "completed"
-    assert any(record.levelno == logging.ERROR and record.exc_info for record in caplog.records)
-
-
-def test_transaction_that_a_receiver_leaves_open_takes_in_nothing_of_the_next(
-    desk: Desk, declared: Job[[], None]
-) -> None:
-    def leave_open(**_: Any) -> None:
-        transaction.atomic().__enter__()
-
-    open_before = []
-
-    def look(**_: Any) -> None:
-        open_before.append(connection.in_atomic_block)
-        connection.ensure_connection()
-
-    signals.job_failed.connect(leave_open)
-    signals.job_completed.connect(look)
-    try:
-        for outcome in (Completion, lambda attempt: Ending(attempt, JobState.FAILED, ENTRY), Completion):
-            end(desk, declared, outcome)
-        desk.completer.start()
-        desk.settle()
-    finally:
-        signals.job_failed.disconnect(leave_open)
-        signals.job_completed.disconnect(look)
-    assert open_before == [False, False]
-
-
-def test_slow_receiver_keeps_the_slot_and_no_other_run_waits_to_be_written(
-    desk: Desk, declared: Job[[], None]
-) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def linger(**_: Any) -> None:
-        begun.set()
-        assert go_on.wait(30)
-
-    signals.job_completed.connect(linger)
-    try:
-        first = end(desk, declared, Completion)
-        desk.completer.start()
-        assert begun.wait(30)
-        second = end(desk, declared, Completion)
-        wait_until(lambda: reload_job(second.job.id).state == "completed", message="the second is written")
-        assert len(desk.holdings) == 2
-        assert desk.reader.slots()[0].attempt == first.attempt
-    finally:
-        go_on.set()
-        desk.settle()
-        signals.job_completed.disconnect(linger)
-
-
-def test_receiver_of_one_job_hears_of_no_other(desk: Desk, declared: Job[[], None]) -> None:
-    heard: list[int] = []
-
-    def hear(run: signals.EndedRun, **_: Any) -> None:
-        heard.append(run.job_id)
-
-    other = job(kind="tests.completer.other")(lambda: None)
-    signals.job_completed.connect(hear, sender=declared)
-    try:
-        end(desk, other, Completion)
-        held = end(desk, declared, Completion)
-        desk.completer.start()
-        desk.settle()
-    finally:
-        signals.job_completed.disconnect(hear, sender=declared)
-        registry.unregister(other.handler)
-    assert heard == [held.job.id]
