@@ -15,6 +15,7 @@ from django.db import connection
 
 from awa_django.failpoints import VARIABLE
 from tests.clusters import PROJECT_DIR, Cluster, cluster
+from tests.conftest import Connect
 from tests.faults.roles import become, installed
 from tests.proxy import Proxy
 from tests.worker_fixtures import Database
@@ -122,3 +123,9 @@ def visit_doctor(worker_env: dict[str, str]) -> VisitDoctor:
         assert done.returncode == 0, done.stdout + done.stderr
 
     return visit
+
+
+@pytest.fixture
+def plain(clean_queue: None, connect: Connect) -> Database:
+    """An empty queue without the audit, whose triggers would be most of what is measured."""
+    return Database(connect())
