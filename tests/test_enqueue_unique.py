@@ -9,6 +9,7 @@ import pytest
 
 from awa_django import Enqueued, InvalidJob, Unique, UniqueConflict, operations
 from awa_django.enqueue import bulk, single
+from awa_django.operations import verbs
 from tests.factories import insert_job, reload_job
 from tests.unique_jobs import (
     assert_claims_match,
@@ -158,7 +159,7 @@ def test_cancel_says_by_whom_and_takes_who_came_after_the_holder(monkeypatch: py
             came.append(insert_job("running", unique_key=key_of_sync(1), unique_states=UNFINISHED))
         return cancel(job_id, **options)
 
-    monkeypatch.setattr(operations, "cancel", end_it_just_before)
+    monkeypatch.setattr(verbs, "cancel", end_it_just_before)
     assert operations.cancel_holder(sync.item(1), by="ann", reason="no more") == came[0]
     assert reload_job(first).state == "completed"
     [entry] = reload_job(came[0]).errors

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from awa_django import operations
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta, UniqueClaim
-from awa_django.operations import Refusal
+from awa_django.operations import Refusal, batches, matching
 from awa_django.storage import operate
 from awa_django.storage._sql import statement
 from awa_django.storage.operate import key_holder
@@ -256,13 +256,13 @@ def test_ids_must_be_integers(wrong: Any) -> None:
 
 
 def test_many_ids_go_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "BATCH", 3)
+    monkeypatch.setattr(batches, "BATCH", 3)
     ids = [insert_job() for _ in range(8)]
     assert operations.cancel(reversed([*ids, *ids])).changed == tuple(ids)
 
 
 def test_few_matches_among_many_jobs_are_found_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "LOOK", 3)
+    monkeypatch.setattr(matching, "LOOK", 3)
     wanted = []
     for number in range(20):
         chosen = {"queue": "rare"} if number % 7 == 3 else {}
@@ -276,8 +276,8 @@ def test_few_matches_among_many_jobs_are_found_piece_by_piece(monkeypatch: pytes
 def test_no_statement_of_a_cancel_of_many_takes_more_than_a_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operations, "LOOK", 10)
-    monkeypatch.setattr(operations, "BATCH", 4)
+    monkeypatch.setattr(matching, "LOOK", 10)
+    monkeypatch.setattr(batches, "BATCH", 4)
     for _ in range(11):
         insert_job()
     sizes: list[int] = []

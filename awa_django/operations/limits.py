@@ -1,0 +1,22 @@
+"""What may be asked for: the ranges of the tables' CHECKs."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+LARGEST_ID = 2**63 - 1
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -98, 102
+EARLIEST, LATEST = datetime(1, 2, 1, tzinfo=UTC), datetime(9999, 12, 1, tzinfo=UTC)
+LONGEST_NAME = 200
+
+
+def check_queue(queue: str) -> None:
+    if not 1 <= len(queue) <= LONGEST_NAME or "\x00" in queue:
+        raise ValueError(f"a queue's name has 1 to {LONGEST_NAME} characters and no NUL, unlike {queue!r}")
+
+
+def check_instant(name: str, instant: datetime) -> None:
+    if instant.utcoffset() is None:
+        raise ValueError(f"{name} must be an aware datetime, not {instant!r}")
+    if not EARLIEST <= instant <= LATEST:
+        raise ValueError(f"{name} must be in the years 1 to 9999, not {instant!r}")

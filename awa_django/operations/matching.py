@@ -1,0 +1,64 @@
+"""Operations on all jobs that match, however many: looked through in bounded pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from django.db import connections
+
+from awa_django.codec import clean_text
+from awa_django.conf import get_settings
+from awa_django.operations import batches
+from awa_django.operations.limits import LONGEST_NAME
+from awa_django.operations.verbs import cancel
+from awa_django.storage import operate
+
+# Rows looked through per statement for those that match: some 10 ms, however few they are.
+LOOK = 10_000
+
+
+def cancel_matching(
+    *,
+    kind: str | None = None,
+    queue: str | None = None,
+    tags: Iterable[str] = (),
+    by: str | None = None,
+    reason: str = "",
+    on_batch: Callable[[int], object] | None = None,
+    using: str | None = None,
+) -> int:
+    """Cancel all jobs that match and have not ended, as ``cancel`` does; how many.
+
+    ``tags``: jobs that have all of them. Jobs that were enqueued since it began are left. It goes in
+    batches of ``BATCH``, each its own transaction unless one is open, and tells ``on_batch`` how many
+    are cancelled so far. No statement locks or reads more than a batch, or some thousands of rows that
+    may not match. Where it broke off (or ``on_batch`` raised) the next call goes on: what is cancelled
+    matches no more.
+
+    Raises:
+        ValueError: nothing is given to match, or the tags are a string.
+    """
+    if isinstance(tags, str):  # its letters would be looked for
+        raise ValueError(f"tags must be a list of strings, not {tags!r}")
+    wanted = [clean_text(tag, LONGEST_NAME) for tag in tags]
+    if kind is None and queue is None and not wanted:
+        raise ValueError("cancel_matching needs a kind, a queue or tags: it does not cancel everything")
+    connection = connections[using or get_settings().database]
+    match = operate.Match(kind, queue, wanted or None, operate.highest_id(connection))
+    cancelled_count = 0
+    # A job may move to the table that was looked through already: until a pass finds none, or a storm.
+    for _ in range(batches.ROUNDS):
+        found_count = 0
+        for find in (operate.matching_hot, operate.matching_deferred):
+            after_id: int | None = 0
+            while after_id is not None:
+                after_id, job_ids = find(connection, match, after_id=after_id, row_count=LOOK)
+                found_count += len(job_ids)
+                for start in range(0, len(job_ids), batches.BATCH):
+                    some = job_ids[start : start + batches.BATCH]
+                    cancelled_count += len(cancel(some, by=by, reason=reason, using=using).changed)
+                    if on_batch is not None:
+                        on_batch(cancelled_count)
+        if not found_count:
+            break
+    return cancelled_count
