@@ -1,0 +1,89 @@
+"""OperatorCommand: the options, errors and exit codes that the operator's commands share.
+
+Exit codes: 0 done, 1 not all is as asked or as it should be, 2 the command line was not understood,
+3 the database could not be asked.
+"""
+
+from __future__ import annotations
+
+from argparse import SUPPRESS, ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, InterfaceError, connections
+from django.utils.connection import ConnectionDoesNotExist
+
+from awa_django.conf import get_settings
+from awa_django.errors import AwaError
+from awa_django.management.output import Output, printable
+
+NOT_AS_ASKED, NOT_ASKED = 1, 3
+# undefined_table, undefined_column, invalid_schema_name; insufficient_privilege; query_canceled.
+_NOT_INSTALLED, _MAY_NOT, _TOOK_TOO_LONG = {"42P01", "42703", "3F000"}, "42501", "57014"
+
+
+class OperatorCommand(BaseCommand):
+    """A command of verbs or of none. ``out`` prints; ``options`` are those of the command line."""
+
+    requires_system_checks = ()
+    out: Output
+    options: dict[str, Any]
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--database", help="the alias to work on; the queue's own by default")
+        parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+    def add_verb(self, verbs: Any, name: str, text: str) -> ArgumentParser:
+        """A parser of a verb, which takes the shared options too: before it or behind it."""
+        verb: ArgumentParser = verbs.add_parser(name, help=text, description=text)
+        verb.add_argument("--database", default=SUPPRESS, help="the alias to work on")
+        verb.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON document")
+        for option in ("--no-color", "--force-color"):
+            verb.add_argument(option, action="store_true", default=SUPPRESS, help=SUPPRESS)
+        return verb
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.options = options
+        self.out = Output(self.stdout, no_color=options["no_color"], force_color=options["force_color"])
+        alias = self.alias
+        try:
+            if connections[alias].vendor != "postgresql":
+                raise CommandError(f"the alias {alias!r} is no PostgreSQL database", returncode=NOT_ASKED)
+            code = self.perform()
+        except ConnectionDoesNotExist:
+            known = ", ".join(map(repr, connections))
+            raise CommandError(f"there is no database alias {alias!r}, only {known}", returncode=2) from None
+        except AwaError as exc:
+            raise CommandError(printable(str(exc)), returncode=NOT_AS_ASKED) from exc
+        except (DatabaseError, InterfaceError) as exc:
+            raise CommandError(_what_is_wrong(exc), returncode=NOT_ASKED) from exc
+        if code:
+            raise SystemExit(code)
+
+    @property
+    def alias(self) -> str:
+        """The database to work on."""
+        given: str | None = self.options["database"]
+        return given or get_settings().database
+
+    def perform(self) -> int:
+        """Do what the options say; the exit code."""
+        raise NotImplementedError
+
+    def note(self, text: str) -> None:
+        """Say something beside the answer, on stderr."""
+        self.stderr.write(printable(text), self.style.WARNING)
+
+
+def _what_is_wrong(exc: Exception) -> str:
+    state = getattr(exc.__cause__, "sqlstate", None)
+    first_line = printable(next(iter(str(exc).strip().splitlines()), type(exc).__name__))
+    if state in _NOT_INSTALLED:
+        return (
+            f"the awa schema is missing or of another release, `manage.py migrate awa` makes it: {first_line}"
+        )
+    if state == _MAY_NOT:
+        return f"this database role may not do that (docs/roles.md): {first_line}"
+    if state == _TOOK_TOO_LONG:
+        return f"the database took too long: {first_line}"
+    return f"the database could not be asked: {first_line}"
