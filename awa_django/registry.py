@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 
 MODULES = ("tasks", "jobs")
+# Where the metadata of a job name its secret arguments.
+MASKED_KEY = "awa:secret"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -55,8 +58,15 @@ class Handler:
     atomic: bool = False
     keep_result: bool = False
     aliases: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
+    """Arguments whose values are masked wherever a job is shown."""
     declared_as: object = field(default=None, repr=False)
     """What the decorator made of the function."""
+
+    @property
+    def marks(self) -> dict[str, JSON]:
+        """What the metadata of its jobs say to those who do not know the kind."""
+        return {MASKED_KEY: list(self.secret)} if self.secret else {}
 
     @property
     def sender(self) -> object:
@@ -205,6 +215,21 @@ def get(kind: str) -> Handler:
     if handler is None:
         raise UnknownJobKind(kind)
     return handler
+
+
+def secret_names(kind: str, stored: str | None = None) -> frozenset[str]:
+    """The arguments of a job that are masked where it is shown.
+
+    Those that its kind declares here, and those with which it was enqueued: ``stored`` is the JSON text
+    of ``MASKED_KEY`` in its metadata, where anybody may have written anything.
+    """
+    handler = find(kind)
+    names = set() if handler is None else set(handler.secret)
+    with contextlib.suppress(ValueError, RecursionError):
+        listed = json.loads(stored or "[]")
+        if isinstance(listed, list):
+            names.update(name for name in listed if isinstance(name, str))
+    return frozenset(names)
 
 
 def handlers() -> list[Handler]:

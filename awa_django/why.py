@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.durations import spell
-from awa_django.redaction import mask_text
+from awa_django.redaction import find_secrets, mask_text
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.storage import why as storage
 from awa_django.storage._sql import Connection
@@ -374,7 +374,8 @@ def _error(job: JobFacts) -> str:
     parts = [part for part in (job.class_name, job.error) if part]
     if not parts:
         return _("no error was kept")
-    return " ".join(mask_text(": ".join(parts)).split())
+    secrets = find_secrets(job.args or "", registry.secret_names(job.kind, job.masked))
+    return " ".join(mask_text(": ".join(parts), secrets).split())
 
 
 def _capped(count: int) -> str:

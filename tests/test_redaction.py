@@ -5,7 +5,7 @@ import json
 import pytest
 from django.test import override_settings
 
-from awa_django.redaction import MASK, mask_text, pretty_json
+from awa_django.redaction import MASK, find_secrets, mask_text, pretty_json
 
 
 @pytest.mark.parametrize(
@@ -100,3 +100,51 @@ def test_what_is_secret_is_a_setting() -> None:
 def test_nothing_is_masked_when_the_setting_is_empty() -> None:
     assert "hunter2" in pretty_json('{"password": "hunter2"}')
     assert mask_text("password=hunter2") == "password=hunter2"
+
+
+CARD = "4000123412341234"
+
+
+def test_declared_names_are_masked_as_keys_and_as_values() -> None:
+    args = json.dumps({"card": {"no": CARD, "pins": [7117, -3.25]}, "password": 'a"b\\c', "to": "ann"})
+    secrets = find_secrets(args, ["card"])
+    assert json.loads(pretty_json(args, secrets=secrets)) == {"card": MASK, "password": MASK, "to": "ann"}
+    other = json.dumps(
+        {"note": f"paid by {CARD}!", "n": 7117, "more": 71170, "deep": [{"card": 1}], "a": -3.25}
+    )
+    assert json.loads(pretty_json(other, secrets=secrets)) == {
+        "note": f"paid by {MASK}!", "n": MASK, "more": 71170, "deep": [{"card": MASK}], "a": MASK,
+    }  # fmt: skip
+    told = mask_text(f'no {CARD}, {CARD}9, 7117 or 71170; card=x cards=3 postcard=4; a"b\\c', secrets)
+    assert told == f"no {MASK}, {MASK}9, {MASK} or 71170; card={MASK} cards=3 postcard=4; {MASK}"
+
+
+def test_a_value_as_json_writes_it_is_masked_too() -> None:
+    value = 'tab\t and "quote"'
+    secrets = find_secrets(json.dumps({"token": value}))
+    assert mask_text(f"sent {json.dumps(value)}", secrets) == f'sent "{MASK}"'
+    assert value not in json.loads(pretty_json(json.dumps([value]), secrets=secrets))[0]
+
+
+@pytest.mark.parametrize("value", ["", "a", "abc", 123, True, None, [], {}])
+def test_what_is_too_short_to_be_told_from_other_text_is_not_sought(value: object) -> None:
+    secrets = find_secrets(json.dumps({"card": value}), ["card"])
+    text = "a 123 true null abc {} []"
+    assert mask_text(text, secrets) == text
+    assert pretty_json("[true, null, 123, {}, []]", secrets=secrets) == pretty_json(
+        "[true, null, 123, {}, []]"
+    )
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_arguments_that_are_cut_anywhere_still_tell_their_secrets(cut: int) -> None:
+    text = json.dumps({"card": "\\u00e9-first-secret", "x": {"token": [12345, "second"]}})
+    secrets = find_secrets(text[:cut], ["card"])
+    shown = pretty_json(text[:cut], length=len(text), secrets=secrets)
+    assert "first" not in shown
+    assert "second" not in shown
+
+
+def test_very_many_secret_values_are_masked_fast() -> None:
+    args = json.dumps({"card": [f"value-{number}" for number in range(7_000)]})
+    assert find_secrets(args, ["card"]).values is not None

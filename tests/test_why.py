@@ -128,6 +128,16 @@ def test_a_job_that_ended_otherwise(state: str, columns: Any, entry: Any, code: 
     assert "\n" not in reason.text
 
 
+def test_secret_arguments_are_masked_in_the_error() -> None:
+    job_id = insert_job(
+        "failed",
+        args={"card_number": "4000123412341234"},
+        metadata={"awa:secret": ["card_number"]},
+        errors=[{"error": "card 4000123412341234 is refused"}],
+    )
+    assert "card ******** is refused" in only(job_id).text
+
+
 def test_a_cancelled_job_says_by_whom() -> None:
     job_id = insert_job("running")
     operations.cancel(job_id, by="ann")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Func, TextField
+from django.db.models import F, Func, TextField, Value
 from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 from django.urls import reverse
@@ -15,7 +15,8 @@ from django.urls import reverse
 from awa_django.admin.base import distance, show_date, show_state
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
-from awa_django.redaction import LONGEST_SHOWN, mask_text, pretty_json
+from awa_django.redaction import LONGEST_SHOWN, NO_SECRETS, Secrets, find_secrets, mask_text, pretty_json
+from awa_django.registry import MASKED_KEY, secret_names
 from awa_django.states import DEFERRED_STATES, JobState
 
 ERRORS_SHOWN = 50
@@ -45,6 +46,10 @@ def find(model: Any, job_id: int) -> Any:
     for name in DATA:
         columns[f"{name}_text"] = Left(Cast(name, TextField()), LONGEST_SHOWN)
         columns[f"{name}_length"] = Length(Cast(name, TextField()))
+    columns["secret_text"] = Func(
+        F("metadata"), Value(MASKED_KEY), template="(%(expressions)s)::text", arg_joiner=" -> ",
+        output_field=TextField(),
+    )  # fmt: skip
     errors = Func(F("errors"), template="(%(expressions)s)::text[]", output_field=TextArrayField())
     return (
         model.objects.filter(pk=job_id).defer("errors", *DATA).annotate(errors_text=errors, **columns).first()
@@ -53,6 +58,7 @@ def find(model: Any, job_id: int) -> Any:
 
 def context(job: Any, request: HttpRequest, *, site_name: str) -> dict[str, Any]:
     """The template's variables."""
+    secrets = find_secrets(job.args_text, secret_names(job.kind, job.secret_text))
     return {
         "job": job,
         "state": show_state(job.state),
@@ -70,42 +76,44 @@ def context(job: Any, request: HttpRequest, *, site_name: str) -> dict[str, Any]
             if getattr(job, name) is not None
         ],
         "blocks": [
-            (name.capitalize() if name != "args" else "Arguments", _json_of(job, name))
+            (name.capitalize() if name != "args" else "Arguments", _json_of(job, name, secrets))
             for name in DATA
             if getattr(job, f"{name}_text") not in (None, "{}") or name == "args"
         ],
-        "errors": [read_entry(text) for text in list(reversed(job.errors_text))[:ERRORS_SHOWN]],
+        "errors": [read_entry(text, secrets) for text in list(reversed(job.errors_text))[:ERRORS_SHOWN]],
         "hidden_errors": max(0, len(job.errors_text) - ERRORS_SHOWN),
         "key": _key(job, request, site_name),
         "places": _places(job, request, site_name),
     }
 
 
-def read_entry(text: str) -> ErrorEntry:
+def read_entry(text: str, secrets: Secrets = NO_SECRETS) -> ErrorEntry:
     """An element of ``errors``, whatever somebody else may have put there."""
     entry = decode_json(text)
     if isinstance(entry, UndecodedJSON) or not isinstance(entry, dict):
-        return ErrorEntry("", "", "", "", "", "", "", pretty_json(text))
+        return ErrorEntry("", "", "", "", "", "", "", pretty_json(text, secrets=secrets))
     others = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
     return ErrorEntry(
-        outcome=_text(entry.get("outcome")),
-        attempt=_text(entry.get("attempt")),
-        at=_when(entry.get("at")),
-        who=_text(entry.get("by") or entry.get("worker")),
-        class_name=_text(entry.get("class")),
-        message=_text(entry.get("error"))[:LONGEST_SHOWN],
-        traceback=_text(entry.get("traceback"))[:LONGEST_SHOWN],
-        others=pretty_json(json.dumps(others, ensure_ascii=False)) if others else "",
+        outcome=_text(entry.get("outcome"), secrets),
+        attempt=_text(entry.get("attempt"), secrets),
+        at=_when(entry.get("at"), secrets),
+        who=_text(entry.get("by") or entry.get("worker"), secrets),
+        class_name=_text(entry.get("class"), secrets),
+        message=_text(entry.get("error"), secrets)[:LONGEST_SHOWN],
+        traceback=_text(entry.get("traceback"), secrets)[:LONGEST_SHOWN],
+        others=pretty_json(json.dumps(others, ensure_ascii=False), secrets=secrets) if others else "",
     )
 
 
-def _text(value: object) -> str:
+def _text(value: object, secrets: Secrets) -> str:
     if value is None:
         return ""
-    return mask_text(value) if isinstance(value, str) else pretty_json(json.dumps(value, ensure_ascii=False))
+    if isinstance(value, str):
+        return mask_text(value, secrets)
+    return pretty_json(json.dumps(value, ensure_ascii=False), secrets=secrets)
 
 
-def _when(value: object) -> str:
+def _when(value: object, secrets: Secrets) -> str:
     """The instant of an entry; what is none is shown as it stands."""
     if isinstance(value, str):
         try:
@@ -114,11 +122,11 @@ def _when(value: object) -> str:
                 return show_date(instant, "Y-m-d H:i:s")
         except (ValueError, OverflowError):
             pass
-    return _text(value)
+    return _text(value, secrets)
 
 
-def _json_of(job: Any, name: str) -> str:
-    return pretty_json(getattr(job, f"{name}_text"), length=getattr(job, f"{name}_length"))
+def _json_of(job: Any, name: str, secrets: Secrets) -> str:
+    return pretty_json(getattr(job, f"{name}_text"), length=getattr(job, f"{name}_length"), secrets=secrets)
 
 
 def _facts(job: Any) -> list[tuple[str, Any]]:

@@ -154,7 +154,7 @@ def prepare(handler: Handler, options: Options) -> Recipe:
         max_attempts=(
             handler.max_attempts if isinstance(options.max_attempts, _Unset) else options.max_attempts
         ),
-        metadata=_metadata(options),
+        metadata=_metadata(handler, options),
         tags=handler.tags if isinstance(options.tags, _Unset) else tuple(options.tags),
         run_at=options.run_at,
         delay=options.delay,  # type: ignore[arg-type]  # __post_init__ made it a timedelta
@@ -213,7 +213,7 @@ def checked_metadata(metadata: object) -> dict[str, JSON]:
     return checked
 
 
-def _metadata(options: Options) -> str:
+def _metadata(handler: Handler, options: Options) -> str:
     carry = get_settings().carry
     metadata: dict[str, object] = {**captured(carry), **options.metadata} if carry else dict(options.metadata)
     if isinstance(options.timeout, timedelta):
@@ -222,6 +222,7 @@ def _metadata(options: Options) -> str:
         metadata[f"{RESERVED}max_age"] = options.max_age.total_seconds()
     if options.retry is not None:
         metadata[f"{RESERVED}retry"] = _stored_policy(options.retry)
+    metadata |= handler.marks
     if not metadata:
         return "{}"
     encoded = msgspec.json.encode(metadata)

@@ -51,6 +51,7 @@ class JobOptions(TypedDict, total=False):
     tags: Iterable[str]
     atomic: bool
     keep_result: bool
+    secret: Iterable[str]
     aliases: Iterable[str]
 
 
@@ -92,7 +93,8 @@ def job(
     ``discard_on`` are those that end the job as cancelled. What was due more than ``max_age`` ago is
     not begun any more, but fails.
     ``takes_context`` passes a JobContext first. ``atomic`` (sync handlers) runs it in a transaction
-    together with its completion. ``keep_result`` stores what it returns.
+    together with its completion. ``keep_result`` stores what it returns. ``secret`` names the arguments
+    whose values are masked wherever its jobs are shown.
 
     Raises: ConfigurationError naming what is wrong, or the other function that has the kind.
     """
@@ -208,7 +210,8 @@ def _handler(function: Callable[..., object], takes_context: bool, options: JobO
             takes_context=takes_context,
             atomic=options.get("atomic", False),
             keep_result=options.get("keep_result", False),
-            aliases=_aliases(options.get("aliases", ())),
+            secret=_names(options.get("secret", ()), "secret", "arguments"),
+            aliases=_names(options.get("aliases", ()), "aliases", "kinds"),
         )
         _check(handler)
     except ConfigurationError:
@@ -221,6 +224,9 @@ def _handler(function: Callable[..., object], takes_context: bool, options: JobO
 def _check(handler: Handler) -> None:
     for name in (handler.kind, *handler.aliases):
         check_name(name, "kind")
+    for name in handler.secret:
+        if not isinstance(name, str) or not handler.signature.accepts(name):
+            raise ValueError(f"secret names {name!r}, which is no parameter")
     check_name(handler.queue, "queue")
     check_whole(handler.priority, "priority", PRIORITIES.start, PRIORITIES.stop - 1)
     if handler.declared_max_attempts is not None:
@@ -247,7 +253,7 @@ def exception_classes(classes: object, option: str) -> tuple[type[Exception], ..
     return listed
 
 
-def _aliases(aliases: object) -> tuple[str, ...]:
-    if isinstance(aliases, str) or not isinstance(aliases, Iterable):
-        raise ValueError(f"aliases must be a list of kinds, not {aliases!r}")
-    return tuple(aliases)
+def _names(names: object, option: str, what: str) -> tuple[str, ...]:
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(f"{option} must be a list of {what}, not {names!r}")
+    return tuple(names)

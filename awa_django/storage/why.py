@@ -40,6 +40,9 @@ class JobFacts:
     error: str | None
     ended_by: str | None
     """Of the newest entry of ``errors``."""
+    args: str | None
+    masked: str | None
+    """By which that is masked: the arguments as JSON text (cut), and which of them are secret."""
     is_declared: bool | None
     """Whether a worker has ever declared the kind; None: the catalogue does not have it."""
     is_paused: bool

@@ -182,7 +182,7 @@ def declare_schedule(connection: PsycopgConnection, periodic: PeriodicJob) -> No
         priority=periodic.priority,
         max_attempts=periodic.max_attempts,
         tags=periodic.tags,
-        metadata=json.dumps(dict(periodic.metadata)),
+        metadata=json.dumps({**periodic.metadata, **periodic.handler.marks}),
         missed=periodic.missed,
         catch_up_limit=periodic.catch_up_limit,
     )

@@ -8,7 +8,7 @@ WITH job AS MATERIALIZED (
     SELECT
         hot.id, hot.kind, hot.queue, hot.state, hot.priority, hot.attempt, hot.max_attempts, hot.run_at,
         hot.attempted_at, hot.heartbeat_at, hot.deadline_at, hot.finalized_at, hot.worker, hot.run_lease,
-        hot.unique_key, hot.unique_states, hot.metadata, hot.xmax AS locker,
+        hot.unique_key, hot.unique_states, hot.args, hot.metadata, hot.xmax AS locker,
         hot.errors[array_upper(hot.errors, 1)] AS newest
     FROM awa.jobs_hot AS hot
     WHERE hot.id = %(job_id)s::bigint
@@ -17,7 +17,7 @@ WITH job AS MATERIALIZED (
         deferred.id, deferred.kind, deferred.queue, deferred.state, deferred.priority, deferred.attempt,
         deferred.max_attempts, deferred.run_at, deferred.attempted_at, deferred.heartbeat_at,
         deferred.deadline_at, deferred.finalized_at, deferred.worker, deferred.run_lease,
-        deferred.unique_key, deferred.unique_states, deferred.metadata, deferred.xmax,
+        deferred.unique_key, deferred.unique_states, deferred.args, deferred.metadata, deferred.xmax,
         deferred.errors[array_upper(deferred.errors, 1)]
     FROM awa.scheduled_jobs AS deferred
     WHERE deferred.id = %(job_id)s::bigint
@@ -47,6 +47,8 @@ SELECT
     left(job.newest ->> 'class', 200),
     left(job.newest ->> 'error', 500),
     left(coalesce(job.newest ->> 'by', job.newest ->> 'worker'), 200),
+    CASE WHEN job.newest IS NOT NULL THEN left(job.args::text, 20000) END,
+    (job.metadata -> 'awa:secret')::text,
     (
         SELECT kind.queue IS NOT NULL
         FROM awa.job_kinds AS kind
