@@ -187,7 +187,11 @@ def negative_stats() -> list[str]:
     execute(
         "INSERT INTO awa.queue_stats (minute, queue, kind, failed_count) VALUES ('2020-01-01', 'q', 'k', -1)"
     )
-    return ["2020-01-01 00:00:00+00 q k"]
+    execute(
+        "INSERT INTO awa.queue_stats (minute, queue, kind, run_histogram) "
+        "VALUES ('2020-01-01', 'q', 'l', '{2,-1}')"
+    )
+    return ["2020-01-01 00:00:00+00 q k", "2020-01-01 00:00:00+00 q l"]
 
 
 def overdue_deferred() -> list[int]:

@@ -6,6 +6,7 @@ from awa_django.models.small import (
     JobKind,
     LeaderLease,
     QueueMeta,
+    QueueStats,
     RuntimeInstance,
     UniqueClaim,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "JobKind",
     "LeaderLease",
     "QueueMeta",
+    "QueueStats",
     "RuntimeInstance",
     "UniqueClaim",
 ]

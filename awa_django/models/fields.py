@@ -102,6 +102,13 @@ class TextArrayContains(PostgresOperatorLookup):
         return f"{sql}::text[]", params
 
 
+class HistogramField(models.Field):  # type: ignore[type-arg]
+    """An integer[] column as a list of counts, see ``awa_django.histogram``."""
+
+    def db_type(self, connection: Any) -> str:
+        return "integer[]"
+
+
 class BitMaskField(models.CharField):  # type: ignore[type-arg]
     """The bit(8) of the states in which a job holds its key, as a string of 0 and 1."""
 

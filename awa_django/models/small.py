@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from awa_django.models.fields import JSONBField, TextArrayField, UniqueKeyField
+from awa_django.models.fields import HistogramField, JSONBField, TextArrayField, UniqueKeyField
 from awa_django.models.jobs import ReadOnlyModel
 
 
@@ -162,3 +162,36 @@ class JobKind(ReadOnlyModel):
 
     def __str__(self) -> str:
         return self.kind
+
+
+class QueueStats(ReadOnlyModel):
+    """The runs of one queue and kind that ended in one minute; kept for a week.
+
+    The newest are folded in by the leader every ten seconds.
+    """
+
+    written_by = "workers count ended runs."
+
+    pk = models.CompositePrimaryKey("minute", "queue", "kind")
+    minute = models.DateTimeField()
+    queue = models.TextField()
+    kind = models.TextField()
+    completed_count = models.BigIntegerField()
+    retried_count = models.BigIntegerField()
+    failed_count = models.BigIntegerField()
+    cancelled_count = models.BigIntegerField()
+    wait_seconds = models.FloatField()
+    run_seconds = models.FloatField()
+    wait_histogram = HistogramField(null=True)
+    run_histogram = HistogramField(null=True)
+
+    class Meta:
+        managed = False
+        db_table = '"awa"."queue_stats"'
+        base_manager_name = "objects"
+        default_permissions = ("view",)
+        verbose_name = "ended runs of a minute"
+        verbose_name_plural = "ended runs per minute"
+
+    def __str__(self) -> str:
+        return f"{self.kind} in {self.queue} at {self.minute}"

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from awa_django.histogram import BOUNDS
 from awa_django.states import JobState
 from awa_django.storage._sql import Connection, fetch, integers
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
+
+# As text: it is in every statement here that ends runs.
+_BOUNDS = "{" + ",".join(map(str, BOUNDS)) + "}"
 
 
 def complete(connection: Connection, completions: Iterable[Completion]) -> set[int]:
@@ -23,13 +27,14 @@ def complete(connection: Connection, completions: Iterable[Completion]) -> set[i
         "complete",
         **_attempts([completion.attempt for completion in ordered]),
         results=results if any(results) else None,
+        bounds=_BOUNDS,
     )
     return {job_id for (job_id,) in rows}
 
 
 def complete_and_delete(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
     """running -> gone: for queues that keep no completed jobs."""
-    rows = fetch(connection, "complete_and_delete", **_attempts(sorted(attempts)))
+    rows = fetch(connection, "complete_and_delete", **_attempts(sorted(attempts)), bounds=_BOUNDS)
     return {job_id for (job_id,) in rows}
 
 
@@ -42,6 +47,7 @@ def finish(connection: Connection, endings: Iterable[Ending]) -> set[int]:
         **_attempts([ending.attempt for ending in ordered]),
         states=[ending.state.value for ending in ordered],
         entries=[ending.entry for ending in ordered],
+        bounds=_BOUNDS,
     )
     return {job_id for (job_id,) in rows}
 
@@ -59,6 +65,7 @@ def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
         entries=[deferral.entry for deferral in ordered],
         unknown_kinds=[deferral.unknown_kind for deferral in ordered],
         aging=[deferral.aging for deferral in ordered],
+        bounds=_BOUNDS,
     )
     return {job_id for (job_id,) in rows}
 
@@ -81,6 +88,7 @@ def surrender(connection: Connection, ending: Ending) -> set[int]:
         state=ending.state.value,
         bit=list(JobState).index(ending.state),
         entry=ending.entry,
+        bounds=_BOUNDS,
     )
     return {job_id for (job_id,) in rows}
 

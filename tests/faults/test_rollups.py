@@ -53,6 +53,9 @@ def test_rollups_equal_the_rows(
     )
     wait_until(lambda: sums("awa.queue_stats") == truth, timeout=60, message=said)
     assert sums("awa.queue_stats_deltas") == (0, 0, 0)
+    for histogram in ("wait_histogram", "run_histogram"):
+        counted = f"SELECT sum(number)::int FROM awa.queue_stats, unnest({histogram}) AS number"
+        assert database.value(counted) == sum(truth)
     assert sums(both) == truth
     assert [worker.stop() for worker in workers] == [0, 0]
     observe(f"at {point}: 340 completed, {retried} retried and 5 failed, in the rollups as in the rows")

@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from awa_django.histogram import BOUNDS
 from awa_django.storage._sql import fetch, statement
 
 QUEUES = ["default", "mail", "reports"]
@@ -127,7 +128,7 @@ def mix(request: pytest.FixtureRequest, database_url: str) -> Iterator[Mix]:
 
 def run_params(ids: list[int], **more: object) -> dict[str, object]:
     arrays = {name: [value] * len(ids) for name, value in more.items()}
-    return {"job_ids": ids, "run_leases": [1] * len(ids), **arrays}
+    return {"job_ids": ids, "run_leases": [1] * len(ids), "bounds": list(BOUNDS), **arrays}
 
 
 RULES = {
@@ -241,7 +242,14 @@ OTHERS: dict[str, dict[str, object]] = {
     "claimable": CLAIM,
     "claim_one": {**CLAIM, "job_id": 1},
     "quarantine": {"job_id": 1, "entry": "{}"},
-    "surrender": {"job_id": 1, "run_lease": 1, "state": "failed", "bit": 5, "entry": "{}"},
+    "surrender": {
+        "job_id": 1,
+        "run_lease": 1,
+        "state": "failed",
+        "bit": 5,
+        "entry": "{}",
+        "bounds": list(BOUNDS),
+    },
     "next_due": {"since": None},
     "lost_runs": {"stale_after": 90.0, "batch": 500},
     "runs_of_worker": {"workers": ["w/1", "w/2"], "min_age": 2.0},

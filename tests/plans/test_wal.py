@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from awa_django.histogram import BOUNDS
 from awa_django.storage._sql import statement
 from tests.clusters import Cluster, cluster
 
@@ -72,7 +73,8 @@ def test_claim_heartbeat_and_completion_of_a_job(database: psycopg.Connection[An
         claimed, ids = claim(database)
         runs: dict[str, object] = {"job_ids": ids, "run_leases": [1] * BATCH}
         beaten = wal_bytes(database, "heartbeat", runs)
-        completed = wal_bytes(database, "complete", {**runs, "results": [None] * BATCH})
+        ends = {**runs, "results": [None] * BATCH, "bounds": list(BOUNDS)}
+        completed = wal_bytes(database, "complete", ends)
         costs.append((claimed, beaten, completed))
     # The better of two batches: one may meet the split of an index page.
     claimed, beaten, completed = (min(cost) for cost in zip(*costs, strict=True))
@@ -95,6 +97,7 @@ def test_retry_and_promotion_of_a_job(database: psycopg.Connection[Any]) -> None
             "entries": ['{"error": "no"}'] * BATCH,
             "unknown_kinds": [False] * BATCH,
             "aging": [False] * BATCH,
+            "bounds": list(BOUNDS),
         },
     )
     promoted = wal_bytes(database, "promote", {"batch": BATCH, "since": None})

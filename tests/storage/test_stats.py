@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from django.db import connection, transaction
 
+from awa_django.histogram import bucket
+from awa_django.models import QueueStats
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
@@ -116,6 +118,65 @@ def test_waits_and_runs_are_summed() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT completed_count, wait_seconds, run_seconds FROM awa.queue_stats")
         assert cursor.fetchall() == [(3, pytest.approx(2 + 1 + 65, abs=0.1), pytest.approx(7 + 4, abs=0.1))]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_wait_and_run_of_each_way_are_in_their_buckets(way: str) -> None:
+    attempt = running()
+    update_job(attempt.job_id, run_at="now() - interval '2000 s'", attempted_at="now() - interval '100 s'")
+    WAYS[way][0](attempt)
+    fold_stats(connection, batch=10)
+    found = QueueStats.objects.get()
+    assert found.wait_histogram == [0] * bucket(1900) + [1]
+    assert found.run_histogram == [0] * bucket(100) + [1]
+
+
+def test_histograms_of_a_minute_add_up_over_folds() -> None:
+    def ran(*seconds: float) -> None:
+        attempts = [running() for _ in seconds]
+        for attempt, each in zip(attempts, seconds, strict=True):
+            began = f"now() - interval '{each} s'"
+            update_job(attempt.job_id, run_at=f"{began} - interval '5 s'", attempted_at=began)
+        finalize.complete(connection, [Completion(attempt, None) for attempt in attempts])
+
+    ran(3, 70, 3)
+    ran(3)
+    with connection.cursor() as cursor:
+        # Of a batch and kind, one for each pair of buckets.
+        cursor.execute("SELECT wait_bucket, run_bucket, completed_count FROM awa.queue_stats_deltas")
+        places = [(bucket(5), bucket(3), 1), (bucket(5), bucket(3), 2), (bucket(5), bucket(70), 1)]
+        assert sorted(cursor.fetchall()) == places
+        cursor.execute("UPDATE awa.queue_stats_deltas SET minute = '2020-01-01 00:00Z'")
+        fold_stats(connection, batch=10)
+        ran(3, 5000)
+        cursor.execute("UPDATE awa.queue_stats_deltas SET minute = '2020-01-01 00:00Z'")
+        fold_stats(connection, batch=10)
+    found = QueueStats.objects.get()
+    expected = [0] * 24
+    expected[bucket(3)], expected[bucket(70)], expected[bucket(5000)] = 4, 1, 1
+    assert found.run_histogram == expected
+    assert found.wait_histogram == [0] * bucket(5) + [6]
+    assert found.completed_count == 6
+
+
+def test_histogram_leaves_out_what_workers_of_before_counted() -> None:
+    finalize.complete(connection, [Completion(running(), None)])
+    with connection.cursor() as cursor:
+        cursor.execute("INSERT INTO awa.queue_stats (minute, queue, kind) VALUES ('2020-01-01', 'q', 'k')")
+        cursor.execute(
+            "INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count) "
+            "SELECT '2020-01-01', 'q', 'k', 2 FROM generate_series(1, 2)"
+        )
+        fold_stats(connection, batch=10)
+        assert QueueStats.objects.get(queue="q").wait_histogram == []
+        cursor.execute(
+            "INSERT INTO awa.queue_stats_deltas "
+            "(minute, queue, kind, completed_count, wait_bucket, run_bucket) "
+            "VALUES ('2020-01-01', 'q', 'k', 2, NULL, NULL), ('2020-01-01', 'q', 'k', 3, 1, 0)"
+        )
+        fold_stats(connection, batch=10)
+    found = QueueStats.objects.get(queue="q")
+    assert (found.completed_count, found.wait_histogram, found.run_histogram) == (9, [0, 3], [3])
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,5 +1,6 @@
 -- Finalize running attempts as completed; returns the ids done, a stale lease is absent.
--- Params: job_ids, run_leases, results (parallel arrays; a result is JSON text or null; null for none at all).
+-- Params: job_ids, run_leases, results (parallel arrays; a result is JSON text or null; null for none at all),
+--   bounds (of the histograms, seconds).
 -- Index: jobs_hot_pkey, one probe a run. Two things keep it so: the arrays come out of subselects (the
 -- planner reckons with few runs, and never joins them to a whole table), and `state::text` hides the
 -- index of running rows, which it would scan as a whole: that holds every run since the last vacuum
@@ -32,12 +33,19 @@ done AS (
     RETURNING job.id, job.queue, job.kind, job.run_at, job.attempted_at
 ),
 counted AS (
-    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count, wait_seconds, run_seconds)
+    INSERT INTO awa.queue_stats_deltas (
+        minute, queue, kind, completed_count,
+        wait_seconds, run_seconds, wait_bucket, run_bucket
+    )
     SELECT
         date_trunc('minute', now()), done.queue, done.kind, count(*),
         extract(epoch FROM sum(greatest(done.attempted_at - done.run_at, interval '0'))),
-        extract(epoch FROM sum(greatest(now() - done.attempted_at, interval '0')))
+        extract(epoch FROM sum(greatest(now() - done.attempted_at, interval '0'))),
+        width_bucket(date_part('epoch', done.attempted_at - done.run_at), %(bounds)s::double precision[])
+            AS wait_bucket,
+        width_bucket(date_part('epoch', now() - done.attempted_at), %(bounds)s::double precision[])
+            AS run_bucket
     FROM done
-    GROUP BY done.queue, done.kind
+    GROUP BY done.queue, done.kind, wait_bucket, run_bucket
 )
 SELECT done.id FROM done

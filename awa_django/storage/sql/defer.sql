@@ -1,7 +1,7 @@
 -- Move running attempts to the deferred table (retry, snooze, kind unknown here); returns the ids done.
 -- Params: job_ids, run_leases, states, delays (seconds from now()), refunds (attempts given back: 0 or 1),
 --   entries (JSON text of an error, or null), unknown_kinds (flag and count it in the metadata), aging (the
---   job has a max_age): parallel arrays.
+--   job has a max_age): parallel arrays; bounds (of the histograms, seconds).
 -- The age of a job counts from when it was due first: a retry keeps that instant in the metadata, as its
 -- run_at becomes that of the next attempt. A snooze begins anew.
 -- Index: jobs_hot_pkey, one probe a run; locked in id order. Both are kept so as in complete.sql.
@@ -31,14 +31,21 @@ gone AS (
         attempt.error_entry, attempt.unknown_kind, attempt.aging
 ),
 counted AS (
-    INSERT INTO awa.queue_stats_deltas (minute, queue, kind, retried_count, wait_seconds, run_seconds)
+    INSERT INTO awa.queue_stats_deltas (
+        minute, queue, kind, retried_count,
+        wait_seconds, run_seconds, wait_bucket, run_bucket
+    )
     SELECT
         date_trunc('minute', now()), gone.queue, gone.kind, count(*),
         extract(epoch FROM sum(greatest(gone.attempted_at - gone.run_at, interval '0'))),
-        extract(epoch FROM sum(greatest(now() - gone.attempted_at, interval '0')))
+        extract(epoch FROM sum(greatest(now() - gone.attempted_at, interval '0'))),
+        width_bucket(date_part('epoch', gone.attempted_at - gone.run_at), %(bounds)s::double precision[])
+            AS wait_bucket,
+        width_bucket(date_part('epoch', now() - gone.attempted_at), %(bounds)s::double precision[])
+            AS run_bucket
     FROM gone
     WHERE gone.new_state = 'retryable'
-    GROUP BY gone.queue, gone.kind
+    GROUP BY gone.queue, gone.kind, wait_bucket, run_bucket
 )
 INSERT INTO awa.scheduled_jobs (
     id, kind, queue, args, state, priority, attempt, max_attempts, run_at, heartbeat_at, deadline_at,
