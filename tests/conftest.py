@@ -16,7 +16,12 @@ from hypothesis import settings as hypothesis_settings
 
 from tests.param_ids import ADDRESS
 
-pytest_plugins = ["tests.fault_report", "tests.scratch_database", "tests.worker_fixtures"]
+pytest_plugins = [
+    "tests.fault_report",
+    "tests.quick_flush",
+    "tests.scratch_database",
+    "tests.worker_fixtures",
+]
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 
@@ -109,13 +114,19 @@ def empty_queue_tables(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         # A session that a test left open in a transaction is an error, not a wait for ever.
         connection.execute("SET LOCAL lock_timeout = '15s'")
-        tables = connection.execute(
-            """
-            SELECT string_agg(format('%I.%I', schemaname, tablename), ', ')
-            FROM pg_tables
-            WHERE schemaname = 'awa' AND tablename NOT IN ('schema_version', 'leaders')
-            """
+        tables = [
+            name
+            for (name,) in connection.execute(
+                """
+                SELECT format('%I.%I', schemaname, tablename)
+                FROM pg_tables
+                WHERE schemaname = 'awa' AND tablename NOT IN ('schema_version', 'leaders')
+                """
+            )
+        ]
+        anything = connection.execute(
+            "SELECT " + " OR ".join(f"EXISTS (SELECT FROM {name})" for name in tables)
         ).fetchone()
-        assert tables is not None
-        connection.execute(f"TRUNCATE {tables[0]}")
+        if anything == (True,):
+            connection.execute(f"TRUNCATE {', '.join(tables)}")
         connection.execute("UPDATE awa.leaders SET holder = NULL, epoch = DEFAULT, expires_at = DEFAULT")
