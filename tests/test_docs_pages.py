@@ -153,7 +153,7 @@ def test_every_option_of_every_command_is_documented() -> None:
     sections["awa_worker"] = (PROJECT_DIR / "docs/worker.md").read_text(encoding="utf-8")
     for name in names:
         code = " ".join(re.findall(r"^(?:\| )?`([^`]+)`", sections[name], re.MULTILINE))
-        documented = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|[a-z]+(?=\s|$))", code))
+        documented = set(re.findall(r"(?<!\S)\[?(--[a-z-]+|[a-z]+(?:-[a-z]+)*(?=\s|$))", code))
         parser = load_command_class("awa_django", name).create_parser("manage.py", name)
         usual = options(load_command_class("django.core", "flush").create_parser("manage.py", "flush"))
         own = options(parser) - (usual if name == "flush" else DJANGO_OPTIONS)

@@ -1,0 +1,88 @@
+"""Jobs chosen by a filter: their options on the command line, and the walk through all that match."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from collections.abc import Iterator
+from typing import Any
+
+from django.db import connections, transaction
+
+from awa_django.operations import BATCH, LARGEST_ID
+from awa_django.states import JobState
+from awa_django.storage.listing import ListedJob, Look, Wanted, list_jobs
+from awa_django.storage.status import limit_statement
+
+# Rows looked at per statement, of each table: some 10 ms, however few match.
+LOOK = 10_000
+# Seconds that a list looks for its rows, and milliseconds for one statement of it.
+LOOKS_FOR = 10.0
+PATIENCE = 10_000
+
+
+def add_filter(parser: ArgumentParser, states: frozenset[JobState] = frozenset(JobState)) -> None:
+    """The options of a filter."""
+    parser.add_argument(
+        "--state", action="append", choices=sorted(states), help="of this state; may be given several times"
+    )
+    parser.add_argument("--kind", help="of this kind")
+    parser.add_argument("--queue", metavar="NAME", help="in this queue")
+    parser.add_argument(
+        "--tag", action="append", metavar="TAG", help="with this tag; given several times: with all of them"
+    )
+
+
+def read_filter(options: dict[str, Any], states: frozenset[JobState] | None = None) -> Wanted:
+    """What the options ask for; ``states`` where they name none."""
+    given = frozenset(map(JobState, options["state"])) if options["state"] else states
+    return Wanted(given, _text(options["kind"]), _text(options["queue"]), tuple(options["tag"] or ()))
+
+
+def is_any(options: dict[str, Any]) -> bool:
+    """Whether the options of the filter ask for nothing in particular."""
+    return not any(options[name] for name in ("state", "kind", "queue", "tag"))
+
+
+def find(alias: str, wanted: Wanted, *, before_id: int | None, limit: int) -> Look:
+    """The newest jobs that match, looked for until there are enough, or for LOOKS_FOR seconds."""
+    jobs: list[ListedJob] = []
+    ends_at = time.monotonic() + LOOKS_FOR
+    place: int | None = LARGEST_ID if before_id is None else before_id
+    while place is not None and len(jobs) < limit:
+        found = _look(alias, wanted, before_id=place, limit=limit - len(jobs))
+        jobs += found.jobs
+        place = found.before_id
+        if time.monotonic() > ends_at:
+            break
+    return Look(jobs, place)
+
+
+def walk(alias: str, wanted: Wanted, *, below: int) -> Iterator[list[ListedJob]]:
+    """All jobs that match with an id below that one, newest first, in batches."""
+    place: int | None = below
+    while place is not None:
+        jobs, place = _look(alias, wanted, before_id=place, limit=BATCH)
+        if jobs:
+            yield jobs
+
+
+def count(alias: str, wanted: Wanted, *, below: int, cap: int) -> int:
+    """How many jobs match; beyond the cap it counts no further."""
+    found = 0
+    for jobs in walk(alias, wanted, below=below):
+        found += len(jobs)
+        if found > cap:
+            break
+    return found
+
+
+def _look(alias: str, wanted: Wanted, *, before_id: int, limit: int) -> Look:
+    connection = connections[alias]
+    with transaction.atomic(using=alias):
+        limit_statement(connection, milliseconds=PATIENCE)
+        return list_jobs(connection, wanted, before_id=before_id, row_count=LOOK, limit=limit)
+
+
+def _text(value: str | None) -> str | None:
+    return value or None
