@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.views.decorators.http import require_http_methods
 
 from awa_django.states import JobState
 
@@ -82,7 +83,8 @@ class ListOnlyAdmin(ModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
-        return [path("", self.admin_site.admin_view(self.changelist_view), name=name)]
+        view = require_http_methods(["GET", "HEAD", "POST"])(self.changelist_view)
+        return [path("", self.admin_site.admin_view(view), name=name)]
 
 
 def show_state(state: str) -> str:
