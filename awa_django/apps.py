@@ -18,7 +18,7 @@ class AwaConfig(AppConfig):
         # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
         from awa_django import registry
 
-        for name in ("checks", "database_checks", "deployment_checks"):
+        for name in ("checks", "database_checks", "deployment_checks", "bulk"):
             import_module(f"awa_django.{name}")
         modules = registry.discover()
         backends = [str(params.get("BACKEND", "")) for params in getattr(settings, "TASKS", {}).values()]

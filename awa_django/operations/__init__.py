@@ -7,6 +7,7 @@ changed never stops the others: the answer says which were changed, and why each
 from __future__ import annotations
 
 from awa_django.operations.batches import BATCH
+from awa_django.operations.change import Change
 from awa_django.operations.limits import HIGHEST_PRIORITY, LARGEST_ID, LONGEST_NAME, LOWEST_PRIORITY
 from awa_django.operations.matching import cancel_matching
 from awa_django.operations.queues import pause_queue, resume_queue
@@ -28,6 +29,7 @@ __all__ = [
     "LARGEST_ID",
     "LONGEST_NAME",
     "LOWEST_PRIORITY",
+    "Change",
     "OperationResult",
     "QueueResult",
     "Refusal",

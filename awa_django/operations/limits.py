@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from datetime import UTC, datetime
 
 LARGEST_ID = 2**63 - 1
@@ -20,3 +21,11 @@ def check_instant(name: str, instant: datetime) -> None:
         raise ValueError(f"{name} must be an aware datetime, not {instant!r}")
     if not EARLIEST <= instant <= LATEST:
         raise ValueError(f"{name} must be in the years 1 to 9999, not {instant!r}")
+
+
+def check_priority(priority: int) -> None:
+    """Raises: ValueError when the tables do not take it."""
+    if not LOWEST_PRIORITY <= operator.index(priority) <= HIGHEST_PRIORITY:
+        raise ValueError(
+            f"priority must be between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}, not {priority!r}"
+        )

@@ -11,10 +11,12 @@ from awa_django.conf import get_settings
 from awa_django.operations import batches
 from awa_django.operations.limits import LONGEST_NAME
 from awa_django.operations.verbs import cancel
+from awa_django.states import UNFINISHED_STATES
 from awa_django.storage import operate
 
 # Rows looked through per statement for those that match: some 10 ms, however few they are.
 LOOK = 10_000
+_UNFINISHED: list[str] = sorted(UNFINISHED_STATES)
 
 
 def cancel_matching(
@@ -44,7 +46,9 @@ def cancel_matching(
     if kind is None and queue is None and not wanted:
         raise ValueError("cancel_matching needs a kind, a queue or tags: it does not cancel everything")
     connection = connections[using or get_settings().database]
-    match = operate.Match(kind, queue, wanted or None, operate.highest_id(connection))
+    match = operate.Match(
+        operate.highest_id(connection), states=_UNFINISHED, kind=kind, queue=queue, tags=wanted or None
+    )
     cancelled_count = 0
     # A job may move to the table that was looked through already: until a pass finds none, or a storm.
     for _ in range(batches.ROUNDS):

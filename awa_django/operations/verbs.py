@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import operator
 from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
@@ -14,13 +13,7 @@ from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.enqueue import Item, find_holder
 from awa_django.operations.batches import operate_on
-from awa_django.operations.limits import (
-    HIGHEST_PRIORITY,
-    LONGEST_NAME,
-    LOWEST_PRIORITY,
-    check_instant,
-    check_queue,
-)
+from awa_django.operations.limits import LONGEST_NAME, check_instant, check_priority, check_queue
 from awa_django.operations.results import OperationResult
 from awa_django.states import TERMINAL_STATES, JobState
 from awa_django.storage import operate
@@ -117,10 +110,7 @@ def set_priority(job_ids: int | Iterable[int], priority: int, *, using: str | No
     Raises:
         ValueError: the priority is not between -98 and 102.
     """
-    if not LOWEST_PRIORITY <= operator.index(priority) <= HIGHEST_PRIORITY:
-        raise ValueError(
-            f"priority must be between {LOWEST_PRIORITY} and {HIGHEST_PRIORITY}, not {priority!r}"
-        )
+    check_priority(priority)
     return operate_on(
         job_ids,
         using,

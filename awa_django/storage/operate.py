@@ -8,7 +8,7 @@ A unique key held by another job fails the whole statement with unique_violation
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
@@ -17,12 +17,20 @@ Rows = list[tuple[int, str]]
 
 
 class Match(NamedTuple):
-    """Which jobs: None is any. ``tags`` are all there; ``highest_id`` bounds the ids."""
+    """Which jobs: None is any. ``tags`` are all there; ``highest_id`` bounds the ids.
 
-    kind: str | None
-    queue: str | None
-    tags: list[str] | None
+    ``ended`` is the outcome of the newest error entry, and needs ``states``. What is ``except_`` is left out.
+    """
+
     highest_id: int
+    states: list[str] | None = None
+    kind: str | None = None
+    queue: str | None = None
+    tags: list[str] | None = None
+    ended: str | None = None
+    except_kind: str | None = None
+    except_queue: str | None = None
+    except_priority: int | None = None
 
 
 class Located(NamedTuple):
@@ -107,7 +115,7 @@ class Look(NamedTuple):
 
 
 def matching_hot(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
-    """Look through the next hot jobs for those that have not ended and match."""
+    """Look through the next hot jobs for those that match."""
     [(last_id, job_ids)] = fetch(
         connection, "matching_hot", **match._asdict(), after_id=after_id, row_count=row_count
     )
@@ -125,6 +133,26 @@ def matching_deferred(connection: Connection, match: Match, *, after_id: int, ro
 def highest_id(connection: Connection) -> int:
     """The highest id of all jobs, 0 when there are none."""
     return fetch(connection, "highest_id")[0][0] or 0
+
+
+class Outlook(NamedTuple):
+    """What a job would meet that is enqueued now."""
+
+    highest_id: int
+    is_served: bool
+    is_paused: bool
+
+
+def outlook(connection: Connection, *, queue: str, seen_within: timedelta) -> Outlook:
+    """The highest id of all jobs, and whether the queue is served and paused."""
+    [row] = fetch(connection, "outlook", queue=queue, seen_within=seen_within.total_seconds())
+    return Outlook._make(row)
+
+
+def lowest_ids(connection: Connection) -> tuple[int | None, int | None]:
+    """The lowest id of the hot and of the deferred jobs, None where there is none."""
+    [(hot, deferred)] = fetch(connection, "lowest_ids")
+    return hot, deferred
 
 
 def key_holder(connection: Connection, job_id: int) -> int | None:

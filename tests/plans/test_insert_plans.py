@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from awa_django.storage._sql import statement
+from awa_django.storage.operate import Match
 
 pytestmark = pytest.mark.django_db
 
@@ -102,13 +103,23 @@ def test_holder_is_changed_by_the_keys_of_both_tables(args: str | None) -> None:
     assert scans(found) == []
 
 
-@pytest.mark.parametrize("filters", [{"kind": "rare"}, {"queue": "rare"}, {"tags": ["rare"]}], ids=str)
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"kind": "rare"},
+        {"queue": "rare"},
+        {"tags": ["rare"]},
+        {"states": ["failed"], "ended": "rescued"},
+        {"except_kind": "rare", "except_queue": "rare", "except_priority": 3},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("table", ["jobs_hot", "scheduled_jobs"])
 def test_look_for_what_matches_reads_a_bounded_piece_by_the_primary_key(
     table: str, filters: dict[str, Any]
 ) -> None:
     name = "matching_hot" if table == "jobs_hot" else "matching_deferred"
-    params = {"kind": None, "queue": None, "tags": None, "after_id": 0, "highest_id": 2**62, **filters}
+    params = {**Match(2**62, **filters)._asdict(), "after_id": 0}
     with connection.cursor() as cursor:
         cursor.execute(
             f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {statement(name)}", {**params, "row_count": 500}
