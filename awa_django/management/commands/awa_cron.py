@@ -2,83 +2,111 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-from datetime import datetime
+from argparse import ArgumentParser
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
-
 from awa_django import cron, schedules
-from awa_django.errors import AwaError, ConfigurationError
+from awa_django.errors import ConfigurationError
+from awa_django.management import arguments
+from awa_django.management.base import OperatorCommand
+from awa_django.management.output import Cell, number
 from awa_django.storage.cron_jobs import ListedSchedule
 
+_STYLES: dict[str, Any] = {"active": "good", "paused": "warning", "undeclared": "dim"}
 
-class Command(BaseCommand):
-    help = "Lists the schedules of periodic jobs and when they fire next; pauses, resumes and runs them."
-    requires_system_checks = ()
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--database", help="the alias to work on; the queue's own by default")
+class Command(OperatorCommand):
+    help = (
+        "Lists the schedules of periodic jobs and when they fire next; pauses, resumes and runs them. "
+        "Exit codes: 0 done (also where it was so already), 1 no such schedule, "
+        "3 the database could not be asked."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        verb = verbs.add_parser("list", help="all schedules, each with its next fire")
-        verb.add_argument("--json", action="store_true", help="print a JSON array")
-        verb = verbs.add_parser("next", help="the next fire times of a schedule")
+        self.add_verb(verbs, "list", "all schedules, each with its next fire")
+        verb = self.add_verb(verbs, "next", "the next fire times of a schedule")
         verb.add_argument("name")
-        verb.add_argument("--count", type=int, default=schedules.FIRES_SHOWN, help="how many (default: 10)")
+        verb.add_argument(
+            "--count",
+            type=arguments.positive,
+            default=schedules.FIRES_SHOWN,
+            metavar="N",
+            help="how many (default: 10)",
+        )
         for name, text in (
             ("run", "enqueue one job of a schedule now"),
             ("pause", "stop the fires of a schedule"),
             ("resume", "let a schedule fire again, from now on"),
         ):
-            verbs.add_parser(name, help=text).add_argument("name")
+            self.add_verb(verbs, name, text).add_argument("name")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        try:
-            getattr(self, f"_{options['verb']}")(options, options["database"])
-        except AwaError as exc:
-            raise CommandError(str(exc)) from exc
+    def perform(self) -> int:
+        getattr(self, f"_{self.options['verb']}")()
+        return 0
 
-    def _list(self, options: dict[str, Any], using: str | None) -> None:
-        rows = [_row(schedule) for schedule in schedules.list_schedules(using=using)]
-        if options["json"]:
-            self.stdout.write(json.dumps(rows, indent=2))
+    def _list(self) -> None:
+        rows = [_row(schedule) for schedule in schedules.list_schedules(using=self.alias)]
+        if self.options["json"]:
+            self.out.document(rows)
             return
-        for row in rows:
-            self.stdout.write(
-                f"{row['name']}: {row['cron']} {row['timezone']}, {row['kind']}, "
-                f"{row['state']}, next {row['next']}, {row['skipped']} skipped"
-            )
-        if not rows:
-            self.stdout.write("There is no schedule.")
+        self.out.table(
+            ("NAME", "EXPRESSION", "ZONE", "KIND", "QUEUE", "STATE", "NEXT", "SKIPPED"),
+            [
+                (
+                    row["name"],
+                    row["cron"],
+                    row["timezone"],
+                    row["kind"],
+                    row["queue"],
+                    Cell(row["state"], _STYLES[row["state"]]),
+                    _next(row),
+                    number(row["skipped_count"]),
+                )
+                for row in rows
+            ],
+            title="Schedules",
+        )
 
-    def _next(self, options: dict[str, Any], using: str | None) -> None:
-        if options["count"] < 1:
-            raise CommandError("--count must be 1 or more")
-        schedule = schedules.find(options["name"], using=using)
-        for fire in cron.next_fires(schedule.cron_expr, schedule.timezone, schedule.now, options["count"]):
-            self.stdout.write(_shown(fire, schedule.timezone))
+    def _next(self) -> None:
+        schedule = schedules.find(self.options["name"], using=self.alias)
+        count = self.options["count"]
+        fires = cron.next_fires(schedule.cron_expr, schedule.timezone, schedule.now, count)
+        if self.options["json"]:
+            self.out.document({"name": schedule.name, "timezone": schedule.timezone, "fires": fires})
+            return
+        for fire in fires:
+            self.out.line(_shown(fire, schedule.timezone))
 
-    def _run(self, options: dict[str, Any], using: str | None) -> None:
-        job_id = schedules.run_now(options["name"], by=_user(), using=using)
-        self.stdout.write(f"job {job_id} is enqueued")
+    def _run(self) -> None:
+        job_id = schedules.run_now(self.options["name"], by=arguments.user(), using=self.alias)
+        self._say({"job_id": job_id}, f"job {job_id} is enqueued")
 
-    def _pause(self, options: dict[str, Any], using: str | None) -> None:
-        changed = schedules.pause(options["name"], by=_user(), using=using)
-        self.stdout.write("paused" if changed else "was paused already")
+    def _pause(self) -> None:
+        changed = schedules.pause(self.options["name"], by=arguments.user(), using=self.alias)
+        self._say({"paused": True, "changed": changed}, "paused" if changed else "was paused already")
 
-    def _resume(self, options: dict[str, Any], using: str | None) -> None:
-        changed = schedules.resume(options["name"], using=using)
-        self.stdout.write("resumed" if changed else "was not paused")
+    def _resume(self) -> None:
+        changed = schedules.resume(self.options["name"], using=self.alias)
+        self._say({"paused": False, "changed": changed}, "resumed" if changed else "was not paused")
+
+    def _say(self, document: dict[str, Any], text: str) -> None:
+        if self.options["json"]:
+            self.out.document({"name": self.options["name"], **document})
+        else:
+            self.out.line(text)
 
 
 def _row(schedule: ListedSchedule) -> dict[str, Any]:
+    following, error = None, None
     try:
         fires = cron.next_fires(schedule.cron_expr, schedule.timezone, schedule.now, 1)
-        following = _shown(fires[0], schedule.timezone) if fires else "never"
+        following = fires[0] if fires else None
     except ConfigurationError as exc:  # of a row that somebody wrote by hand
-        following = f"cannot be computed: {exc}"
+        error = str(exc)
     return {
         "name": schedule.name,
         "cron": schedule.cron_expr,
@@ -88,17 +116,18 @@ def _row(schedule: ListedSchedule) -> dict[str, Any]:
         "missed": schedule.missed,
         "state": schedule.state,
         "paused_by": schedule.paused_by,
-        "next": following,
-        "skipped": schedule.skipped_count,
+        "next_at": following,
+        "error": error,
+        "skipped_count": schedule.skipped_count,
     }
 
 
+def _next(row: dict[str, Any]) -> Cell | str:
+    if row["error"] is not None:
+        return Cell(f"cannot be computed: {row['error']}", "bad")
+    return "never" if row["next_at"] is None else _shown(row["next_at"], row["timezone"])
+
+
 def _shown(fire: datetime, timezone: str) -> str:
-    return f"{fire.astimezone(ZoneInfo(timezone)).isoformat(sep=' ')} ({fire:%Y-%m-%d %H:%M:%S} UTC)"
-
-
-def _user() -> str | None:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # a container may run under an id without a name
-        return None
+    local = fire.astimezone(ZoneInfo(timezone)).isoformat(sep=" ")
+    return f"{local} ({fire.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC)"
