@@ -1,0 +1,92 @@
+"""EXPLAIN of what the dashboard asks: bounded index scans, on tables that statistics call empty and full.
+
+The mix is that of test_plans.py, with 20,000 deferred rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from awa_django.storage.dashboard import SPANS
+from tests.plans.test_plans import (
+    DEFER,
+    DRAIN_AND_ANALYZE,
+    FILL,
+    FORGET_HEIGHTS,
+    QUEUES,
+    Mix,
+    statement,
+)
+
+PARAMS: dict[str, dict[str, object]] = {
+    "queues": {"queues": QUEUES, "cap": 1_000, "soon": 3600.0},
+    "running": {"cap": 2_000},
+    "failed": {"cap": 2_000},
+    "frontier": {"starts": [None, *SPANS], "ends": [*SPANS, None], "cap": 10_000},
+    "stats": {"minutes": 60, "cap": 5_000},
+}
+INDEXES = {
+    "queues": {"jobs_hot_claim", "scheduled_jobs_queue_due"},
+    "running": {"jobs_hot_running"},
+    "failed": {"jobs_hot_attention"},
+    "frontier": {"scheduled_jobs_due"},
+    "stats": {"queue_stats_pkey"},
+}
+
+
+@pytest.fixture(scope="module", params=["stale statistics", "fresh statistics"])
+def mix(request: pytest.FixtureRequest, database_url: str) -> Iterator[Mix]:
+    with psycopg.connect(database_url, prepare_threshold=None) as connection:
+        is_stale = request.param == "stale statistics"
+        if is_stale:
+            connection.execute(DRAIN_AND_ANALYZE.replace("150000", "20000"))
+        connection.execute(FILL)
+        connection.execute(DEFER, [20_000])
+        connection.execute(
+            "INSERT INTO awa.queue_stats (minute, queue, kind, wait_histogram) "
+            "SELECT date_trunc('minute', now()) - minute * interval '1 min', 'mail', 'kind' || kind, '{1,2}' "
+            "FROM generate_series(0, 200) AS minute, generate_series(1, 20) AS kind"
+        )
+        connection.execute(
+            FORGET_HEIGHTS if is_stale else "ANALYZE awa.jobs_hot, awa.scheduled_jobs, awa.queue_stats"
+        )
+        connection.execute(statement("dashboard/bounds"), {"milliseconds": 60_000})
+        yield Mix(connection, [], is_stale)
+        connection.rollback()
+
+
+@pytest.mark.parametrize("name", sorted(PARAMS))
+def test_a_look_reads_by_the_indexes_that_its_statements_name(name: str, mix: Mix) -> None:
+    plan = mix.explain(f"dashboard/{name}", PARAMS[name])
+    assert not plan.scanned & {"jobs_hot", "scheduled_jobs", "queue_stats"}
+    assert {index for index in plan.indexes if not index.startswith("queue_meta")} == INDEXES[name]
+
+
+def test_what_is_due_in_a_queue_begins_where_its_span_begins(mix: Mix) -> None:
+    """Not at the first row of the queue, and not at the first due row of all queues."""
+    conditions = mix.explain("dashboard/queues", PARAMS["queues"]).conditions
+    assert sum("ROW(queue, run_at)" in condition for condition in conditions) == 3
+
+
+@pytest.mark.parametrize("name", ["queues", "frontier", "failed"])
+def test_a_look_reads_no_more_than_its_caps(name: str, mix: Mix) -> None:
+    cap = 7
+    params = {**PARAMS[name], "cap": cap}
+    row = mix.connection.execute(
+        "EXPLAIN (ANALYZE, FORMAT JSON) " + statement(f"dashboard/{name}"), params
+    ).fetchone()
+    assert row is not None
+
+    def read(node: dict[str, object]) -> Iterator[tuple[str, float]]:
+        if "Relation Name" in node and node["Relation Name"] != "queue_meta":
+            yield str(node["Index Name"]), float(str(node["Actual Rows"]))  # of each loop
+            assert node.get("Rows Removed by Filter", 0) == 0, node
+        for child in node.get("Plans", []):  # type: ignore[attr-defined]
+            yield from read(child)
+
+    found = list(read(row[0][0]["Plan"]))
+    assert found
+    assert max(rows for _, rows in found) <= cap
