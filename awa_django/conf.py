@@ -80,6 +80,8 @@ class AwaSettings:
     periodic: Mapping[str, PeriodicSetting] = field(default_factory=dict)
     # Parts of key names, in lower case, whose values are masked in admin, logs and exports.
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
+    # The longest statement of a page of the admin; None leaves it to the server.
+    admin_statement_timeout: timedelta | None = timedelta(seconds=5)
     # "host:port" of the worker's health page; None serves none.
     health: str | None = None
     # Dotted paths of what stands round each handler, the first outermost.
@@ -252,6 +254,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "IMPORTS": _names,
     "PERIODIC": _periodic,
     "REDACT": _names,
+    "ADMIN_STATEMENT_TIMEOUT": _optional_duration,
     "HEALTH": _optional_text,
     "MIDDLEWARE": _names,
     "CARRY": _carried,

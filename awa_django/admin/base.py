@@ -10,6 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.paginator import Paginator
+from django.db import router
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.urls import URLPattern, path
@@ -19,6 +20,7 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html
 from django.views.decorators.http import require_http_methods
 
+from awa_django.admin.limits import TooSlow, limited, too_slow
 from awa_django.states import JobState
 
 if TYPE_CHECKING:
@@ -79,7 +81,17 @@ class ListOnlyAdmin(ModelAdmin):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        try:
+            return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        except TooSlow:
+            return too_slow(self, request)
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The list with its rows, which are all read here: within the time that a page may take."""
+        with limited(router.db_for_read(self.model)):
+            changelist = super().get_changelist_instance(request)
+            changelist.result_list = list(changelist.result_list)
+        return changelist
 
     def get_urls(self) -> list[URLPattern]:
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"

@@ -1,4 +1,7 @@
-"""Filters whose choices come from the catalogue: none asks a big table for its distinct values."""
+"""Filters whose choices come from the catalogue: none asks a big table for its distinct values.
+
+Each says which value it wants in which column: the list then knows what an index serves, see ``reach``.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,61 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.db import connections
 from django.db.models import F, Func, QuerySet, TextField
 from django.http import HttpRequest
 
 from awa_django.admin.base import CHOICES_CAP, STATE_NAMES
 from awa_django.conf import get_settings
-from awa_django.models import DeferredJob, HotJob, JobKind
+from awa_django.models import DeferredJob, HotJob
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
-from awa_django.storage.queues import known_queues
+from awa_django.storage.queues import KnownNames, known_names
 
 
-class _NameFilter(admin.SimpleListFilter, ABC):
+def names_for(request: HttpRequest) -> KnownNames:
+    """The choices of all filters, and the kinds that the search means: one statement a request."""
+    names: KnownNames | None = getattr(request, "_awa_names", None)
+    if names is None:
+        term = request.GET.get(SEARCH_VAR, "").strip()
+        connection = connections[get_settings().database]
+        names = known_names(connection, limit=CHOICES_CAP, search="" if "\x00" in term else term)
+        request._awa_names = names  # type: ignore[attr-defined]
+    return names
+
+
+class JobFilter(admin.SimpleListFilter, ABC):
+    """A filter that wants one value in one column, and perhaps more."""
+
+    narrows = False
+    """Whether it wants more than ``equals`` says."""
+
+    @abstractmethod
+    def equals(self) -> tuple[str, str] | None:
+        """The column and its value; None where nothing can match. Asked only where a value is chosen."""
+
+    def narrow(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """What it wants beside that."""
+        return queryset
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if not self.value():
+            return queryset
+        wanted = self.equals()
+        return queryset.none() if wanted is None else self.narrow(queryset.filter(**dict([wanted])))
+
+
+class _NameFilter(JobFilter):
     """A filter on one column; a value that is not among the choices is a name all the same."""
 
     column: str
 
     @abstractmethod
-    def names(self) -> Iterable[str]:
+    def names(self, request: HttpRequest) -> Iterable[str]:
         """The choices."""
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        names = list(self.names())
+        names = list(self.names(request))
         chosen = self.value()
         if chosen and chosen not in names:
             names.append(chosen)
@@ -37,32 +73,28 @@ class _NameFilter(admin.SimpleListFilter, ABC):
     def has_output(self) -> bool:
         return True
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        chosen = self.value()
-        if not chosen:
-            return queryset
-        if "\x00" in chosen:  # PostgreSQL cannot even be asked for it
-            return queryset.none()
-        return queryset.filter(**{self.column: chosen})
+    def equals(self) -> tuple[str, str] | None:
+        chosen = self.value() or ""
+        return None if "\x00" in chosen else (self.column, chosen)  # PostgreSQL cannot even be asked for it
 
 
 class QueueFilter(_NameFilter):
     title = "queue"
     parameter_name = column = "queue"
 
-    def names(self) -> Iterable[str]:
-        return known_queues(connections[get_settings().database], limit=CHOICES_CAP)
+    def names(self, request: HttpRequest) -> Iterable[str]:
+        return names_for(request).queues
 
 
 class KindFilter(_NameFilter):
     title = "kind"
     parameter_name = column = "kind"
 
-    def names(self) -> Iterable[str]:
-        return JobKind.objects.order_by("kind").values_list("kind", flat=True)[:CHOICES_CAP]
+    def names(self, request: HttpRequest) -> Iterable[str]:
+        return names_for(request).kinds
 
 
-class EndFilter(admin.SimpleListFilter):
+class EndFilter(JobFilter):
     """How the last attempt of an ended job went, by its newest error entry.
 
     Each way has one state, whose jobs ``jobs_hot_attention`` holds in the order of the list: completed
@@ -71,6 +103,7 @@ class EndFilter(admin.SimpleListFilter):
 
     title = "how it ended"
     parameter_name = "ended"
+    narrows = True
     states = {
         "superseded": JobState.CANCELLED,
         "discarded": JobState.CANCELLED,
@@ -82,22 +115,21 @@ class EndFilter(admin.SimpleListFilter):
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         return [(way, f"{state}: {way.replace('_', ' ')}") for way, state in self.states.items()]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        way = self.value()
-        if not way:
-            return queryset
-        if way not in self.states:
-            return queryset.none()
+    def equals(self) -> tuple[str, str] | None:
+        state = self.states.get(self.value() or "")
+        return None if state is None else ("state", state.value)
+
+    def narrow(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         last = Func(
             F("errors"),
             template="(%(expressions)s)[cardinality(%(expressions)s)] ->> 'outcome'",
             output_field=TextField(),
         )
-        ended: QuerySet[Any] = queryset.filter(state=self.states[way]).alias(last_outcome=last)
-        return ended.filter(last_outcome=way)
+        ended: QuerySet[Any] = queryset.alias(last_outcome=last).filter(last_outcome=self.value())
+        return ended
 
 
-class StateFilter(admin.SimpleListFilter):
+class StateFilter(JobFilter):
     title = "state"
     parameter_name = "state"
 
@@ -109,8 +141,6 @@ class StateFilter(admin.SimpleListFilter):
             states = DEFERRED_STATES
         return [(state.value, state.value.replace("_", " ")) for state in JobState if state in states]
 
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        chosen = self.value()
-        if not chosen:
-            return queryset
-        return queryset.filter(state=chosen) if chosen in STATE_NAMES else queryset.none()
+    def equals(self) -> tuple[str, str] | None:
+        chosen = self.value() or ""
+        return ("state", chosen) if chosen in STATE_NAMES else None

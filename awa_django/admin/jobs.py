@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, show_instant, show_state
+from awa_django.admin import changelist, search
+from awa_django.admin.base import ListOnlyAdmin, show_instant, show_state
 from awa_django.admin.detail_view import JobPageMixin
-from awa_django.admin.filters import EndFilter, KindFilter, QueueFilter, StateFilter
-from awa_django.models import DeferredJob, HotJob, Job, JobKind, UniqueClaim
+from awa_django.admin.filters import EndFilter, KindFilter, QueueFilter, StateFilter, names_for
+from awa_django.models import DeferredJob, HotJob, Job
 
 # A list reads these and no more: no arguments, errors or results.
 LIST_COLUMNS = (
     "id", "kind", "queue", "state", "priority", "attempt", "max_attempts", "run_at", "created_at"
 )  # fmt: skip
-_KEY = re.compile(r"[0-9a-fA-F]{32}")
 
 
 class JobAdmin(JobPageMixin, ListOnlyAdmin):
@@ -29,12 +28,13 @@ class JobAdmin(JobPageMixin, ListOnlyAdmin):
     list_display_links = ("id",)
     list_filter: Any = (StateFilter, QueueFilter, KindFilter)  # type: ignore[misc]
     search_fields = ("id",)
-    search_help_text = (
-        "An id, a kind or a part of one, or the 32 hexadecimal digits of a unique key that is held."
-    )
+    search_help_text = search.HELP
     sortable_by: Any = ("id",)  # type: ignore[misc]
     ordering: Any = ("-id",)  # type: ignore[misc]
     actions_selection_counter = True
+
+    def get_changelist(self, request: HttpRequest, **_: Any) -> type[changelist.JobChangeList]:
+        return changelist.JobChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).only(*LIST_COLUMNS)
@@ -45,15 +45,7 @@ class JobAdmin(JobPageMixin, ListOnlyAdmin):
         term = search_term.strip()
         if not term:
             return queryset, False
-        if term.isascii() and term.isdecimal() and len(term) < 20:
-            wanted = Q(pk=int(term))
-        else:
-            kinds = JobKind.objects.filter(kind__icontains=term).values_list("kind", flat=True)
-            wanted = Q(kind__in=[term, *kinds[:CHOICES_CAP]])
-        if _KEY.fullmatch(term):
-            holders = UniqueClaim.objects.filter(unique_key=term).values_list("job_id", flat=True)
-            wanted |= Q(pk__in=list(holders))
-        return queryset.filter(wanted), False
+        return search.read(term, names_for(request).matches).apply(queryset), False
 
     @admin.display(description="kind")
     def job_kind(self, job: Job) -> str:

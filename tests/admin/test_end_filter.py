@@ -10,6 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
+from awa_django.storage.limits import limit_reading
 from tests.factories import insert_job
 
 pytestmark = pytest.mark.django_db
@@ -54,8 +55,9 @@ def test_completed_jobs_are_not_looked_at(root: Client) -> None:
         with CaptureQueriesContext(connection) as queries:
             assert len(shown(root, "superseded")) == 20
         asked = [query["sql"] for query in queries if "'superseded'" in query["sql"]]
-        assert len(asked) >= 2  # the count and the list
+        assert asked
         for sql in asked:
+            limit_reading(connection, longest=None)
             cursor.execute("EXPLAIN " + sql)
             plan = "\n".join(line for (line,) in cursor.fetchall())
             assert "jobs_hot_attention" in plan
