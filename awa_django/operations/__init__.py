@@ -6,6 +6,7 @@ changed never stops the others: the answer says which were changed, and why each
 
 from __future__ import annotations
 
+from awa_django.operations.arguments import edit_args
 from awa_django.operations.batches import BATCH
 from awa_django.operations.change import Change
 from awa_django.operations.limits import HIGHEST_PRIORITY, LARGEST_ID, LONGEST_NAME, LOWEST_PRIORITY
@@ -37,6 +38,7 @@ __all__ = [
     "cancel_holder",
     "cancel_matching",
     "delete",
+    "edit_args",
     "move_queue",
     "pause_queue",
     "reschedule",

@@ -135,6 +135,43 @@ def highest_id(connection: Connection) -> int:
     return fetch(connection, "highest_id")[0][0] or 0
 
 
+class Editable(NamedTuple):
+    """A job whose arguments may be changed; ``args`` is JSON text.
+
+    ``secret`` is the JSON text of the names that are masked beside those which its kind declares.
+    """
+
+    kind: str
+    queue: str
+    state: str
+    args: str
+    unique_key: bytes | None
+    run_at: datetime
+    created_at: datetime
+    secret: str | None
+
+
+def editable_args(connection: Connection, job_id: int) -> Editable | None:
+    """The job as it is now; None when there is none with this id."""
+    rows = fetch(connection, "editable_args", job_id=job_id)
+    if not rows:
+        return None
+    job = Editable._make(rows[0])
+    return job if job.unique_key is None else job._replace(unique_key=bytes(job.unique_key))
+
+
+def edit_args(connection: Connection, job_id: int, *, args: str, seen_args: str) -> bool:
+    """Replace the arguments, where they still are the seen ones; whether that was so.
+
+    Not of a job that runs, waits for something outside or has completed. One that moves between the
+    two statements is missed.
+    """
+    params = {"job_id": job_id, "args": args, "seen_args": seen_args}
+    return bool(
+        fetch(connection, "edit_args_hot", **params) or fetch(connection, "edit_args_deferred", **params)
+    )
+
+
 class Outlook(NamedTuple):
     """What a job would meet that is enqueued now."""
 
