@@ -82,6 +82,8 @@ class AwaSettings:
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
     # The longest statement of a page of the admin; None leaves it to the server.
     admin_statement_timeout: timedelta | None = timedelta(seconds=5)
+    # Where the job goes that does an action of the admin on all that match.
+    bulk_queue: str = "default"
     # "host:port" of the worker's health page; None serves none.
     health: str | None = None
     # Dotted paths of what stands round each handler, the first outermost.
@@ -255,6 +257,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "PERIODIC": _periodic,
     "REDACT": _names,
     "ADMIN_STATEMENT_TIMEOUT": _optional_duration,
+    "BULK_QUEUE": _text,
     "HEALTH": _optional_text,
     "MIDDLEWARE": _names,
     "CARRY": _carried,

@@ -1,7 +1,7 @@
 """The actions on jobs: each with its permission, each calling one of awa_django.operations.
 
 The ids are those that were ticked, not those that still match the page's filter: a job that has
-moved on since is reported, not silently left out. Nothing acts on "all that match".
+moved on since is reported, not silently left out. All that match is the affair of ``bulk``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from awa_django import operations
+from awa_django.admin import bulk
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.conf import get_settings
 from awa_django.models import Job
-from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, OperationResult
-from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, UNFINISHED_STATES, JobState
+from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, Change, OperationResult
+from awa_django.operations.change import Operation
+from awa_django.states import JobState
 
 # Ticked at once; a page has 100 rows.
 LARGEST_SELECTION = 1000
 REASONS_SHOWN = 10
 LONGEST_SHOWN_SELECTION = 20
-UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 
 
 class PriorityForm(forms.Form):
@@ -55,18 +55,29 @@ class QueueForm(forms.Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobAction:
-    """One action: what it is called, who may do it, what it asks first and what it runs."""
+    """One action: what it is called, who may do it, what it asks first and what it does."""
 
     name: str
     label: str
     permission: str
-    run: Callable[[list[int], HttpRequest, dict[str, Any]], OperationResult]
-    confirm: str = ""
-    """Asked on a page of its own first; empty acts at once."""
+    operation: Operation
+    effect: str
+    """What happens to which jobs, for the page that asks."""
+    asks: bool = True
+    """On a page of its own first; all that match are always asked about."""
     form: type[forms.Form] | None = None
     deletes: bool = False
-    states: frozenset[JobState]
-    """Of a job for which its page offers it; the operation itself decides."""
+
+    @property
+    def states(self) -> frozenset[JobState]:
+        """Of a job for which its page offers it; the operation itself decides."""
+        return Change(operation=self.operation).states
+
+    def change(self, form: forms.Form | None) -> Change:
+        """What was asked for. Raises: ValueError for a value that only the operation knows to be wrong."""
+        change = Change(operation=self.operation, **({} if form is None else form.cleaned_data))
+        change.check()
+        return change
 
 
 JOB_ACTIONS = {
@@ -76,59 +87,56 @@ JOB_ACTIONS = {
             name="retry_jobs",
             label="Retry",
             permission="retry_job",
-            states=frozenset({JobState.FAILED, JobState.CANCELLED}),
-            run=lambda ids, _request, _data: operations.retry(ids),
+            operation="retry",
+            effect="Jobs that have failed or were cancelled become available, with all their attempts again.",
+            asks=False,
         ),
         JobAction(
             name="run_jobs_now",
             label="Run now",
             permission="run_job_now",
-            states=DEFERRED_STATES,
-            run=lambda ids, _request, _data: operations.run_now(ids),
+            operation="run_now",
+            effect="Jobs that wait for their time or for a retry become available at once.",
+            asks=False,
         ),
         JobAction(
             name="cancel_jobs",
             label="Cancel",
             permission="cancel_job",
-            states=UNFINISHED_STATES,
-            run=lambda ids, request, _data: operations.cancel(ids, by=_user_name(request)),
-            confirm="Jobs that have not ended are cancelled. A running handler is told at its worker's next "
+            operation="cancel",
+            effect="Jobs that have not ended are cancelled. A running handler is told at its worker's next "
             "heartbeat, and what it returns is dropped.",
         ),
         JobAction(
             name="set_priority_of_jobs",
             label="Set priority",
             permission="set_job_priority",
-            states=UNFINISHED_STATES,
-            run=lambda ids, _request, data: operations.set_priority(ids, data["priority"]),
-            confirm="The priority of jobs that have not ended is set.",
+            operation="set_priority",
+            effect="The priority of jobs that have not ended is set.",
             form=PriorityForm,
         ),
         JobAction(
             name="reschedule_jobs",
             label="Reschedule",
             permission="reschedule_job",
-            states=UNSTARTED_STATES,
-            run=lambda ids, _request, data: operations.reschedule(ids, data["run_at"]),
-            confirm="Jobs that have not started become due at another time.",
+            operation="reschedule",
+            effect="Jobs that have not started become due at another time.",
             form=RescheduleForm,
         ),
         JobAction(
             name="move_jobs",
             label="Move to another queue",
             permission="move_job",
-            states=UNSTARTED_STATES,
-            run=lambda ids, _request, data: operations.move_queue(ids, data["queue"]),
-            confirm="Jobs that have not started and have no unique key go to another queue.",
+            operation="move_queue",
+            effect="Jobs that have not started and have no unique key go to another queue.",
             form=QueueForm,
         ),
         JobAction(
             name="delete_jobs",
             label="Delete",
             permission="delete_job",
-            states=UNSTARTED_STATES | TERMINAL_STATES,
-            run=lambda ids, _request, _data: operations.delete(ids),
-            confirm="Jobs that do not run are deleted for good, with their errors and results.",
+            operation="delete",
+            effect="Jobs that do not run are deleted for good, with their errors and results.",
             deletes=True,
         ),
     )
@@ -151,6 +159,12 @@ class JobActionsMixin(ModelAdmin):
         if not all(map(_is_id, request.POST.getlist(ACTION_CHECKBOX_NAME))):
             return _refuse_selection(self, request)
         return super().response_action(request, *args, **kwargs)
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """As it is; kept for an action on all that match, which says how many there are."""
+        changelist = super().get_changelist_instance(request)
+        bulk.remember(request, changelist)
+        return changelist
 
     def allowed_job_actions(self, request: HttpRequest) -> list[JobAction]:
         actions = (JOB_ACTIONS[name] for name in self.job_actions)
@@ -179,26 +193,25 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
     """Do the action, after its page of questions if it has one; then back to where it came from."""
     if not _may(request, action):
         raise PermissionDenied
+    confirmed = "confirmed" in request.POST
+    form = None if action.form is None else action.form(request.POST if confirmed else None)
+    if request.POST.get("select_across") == "1":
+        return bulk.perform(page, request, action, form, confirmed=confirmed)
     ids = _selected_ids(request)
     if not 0 < len(ids) <= LARGEST_SELECTION:
         return _refuse_selection(page, request)
-    form: forms.Form | None = None
-    if action.confirm:
-        confirmed = "confirmed" in request.POST
-        if action.form is not None:
-            form = action.form(request.POST if confirmed else None)
-        if not confirmed or (form is not None and not form.is_valid()):
-            return _ask(page, request, action, ids, form)
-    data = {} if form is None else form.cleaned_data
+    if action.asks and (not confirmed or (form is not None and not form.is_valid())):
+        return _ask(page, request, action, ids, form)
+    try:
+        change = action.change(form)
+    except ValueError as exc:
+        if form is None:
+            raise
+        form.add_error(None, str(exc))
+        return _ask(page, request, action, ids, form)
     with transaction.atomic(using=get_settings().database):
-        try:
-            result = action.run(ids, request, data)
-        except ValueError as exc:  # a value that only the operation knows to be wrong
-            if form is None:
-                raise
-            form.add_error(None, str(exc))
-            return _ask(page, request, action, ids, form)
-        _log(request, action, result, data)
+        result = change.apply(ids, by=str(request.user.get_username()))
+        _log(request, action, result, {} if form is None else form.cleaned_data)
     _report(page, request, action, result)
     if "from_detail" in request.POST and not action.deletes:
         return HttpResponseRedirect(_url(page, "change", ids[0]))
@@ -265,7 +278,3 @@ def _report(page: ModelAdmin, request: HttpRequest, action: JobAction, result: O
             reasons.append(f"and {len(result.refused) - REASONS_SHOWN:,} more")
         text += f", {len(result.refused):,} had moved on or could not be: {'; '.join(reasons)}"
     page.message_user(request, f"{text}.", messages.WARNING if result.refused else messages.SUCCESS)
-
-
-def _user_name(request: HttpRequest) -> str:
-    return str(request.user.get_username())

@@ -86,12 +86,6 @@ def test_a_job_that_left_the_page_is_reported_not_forgotten(root: Client) -> Non
     assert response["Location"] == url
 
 
-def test_select_across_touches_only_what_is_ticked(root: Client) -> None:
-    ticked, other = insert_job("failed"), insert_job("failed")
-    post(root, HotJob, "retry_jobs", [ticked], select_across="1")
-    assert [HotJob.objects.get(pk=pk).state for pk in (ticked, other)] == ["available", "failed"]
-
-
 @pytest.mark.parametrize("ids", [["abc"], ["-1"], ["1.5", "9" * 30], ["²"]])
 def test_what_is_no_id_is_refused(ids: list[str], root: Client) -> None:
     response = post(root, HotJob, "retry_jobs", ids)
