@@ -1,5 +1,5 @@
-"""The admin pages: hot, deferred and all jobs, queues, unique claims, workers, cron, leader duties."""
+"""The admin pages: dashboard, jobs (hot, deferred, all), queues, unique claims, workers, cron, duties."""
 
-from awa_django.admin import claims, cron, jobs, queues, workers
+from awa_django.admin import claims, cron, dashboard, jobs, queues, workers
 
-__all__ = ["claims", "cron", "jobs", "queues", "workers"]
+__all__ = ["claims", "cron", "dashboard", "jobs", "queues", "workers"]

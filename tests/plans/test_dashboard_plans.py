@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from awa_django.storage._sql import statement
 from awa_django.storage.dashboard import SPANS
 from tests.plans.test_plans import (
     DEFER,
@@ -18,7 +19,6 @@ from tests.plans.test_plans import (
     FORGET_HEIGHTS,
     QUEUES,
     Mix,
-    statement,
 )
 
 PARAMS: dict[str, dict[str, object]] = {
