@@ -19,6 +19,7 @@ from awa_django.doctor import QUESTIONS, SCHEMA_OBJECTS, Finding, diagnose
 from awa_django.storage import inspect
 from tests.conftest import Connect
 from tests.factories import insert_job
+from tests.waiting import wait_until
 
 KEY, OTHER_KEY = b"d" * 16, b"e" * 16
 UNFINISHED = "11101001"
@@ -207,6 +208,13 @@ def not_vacuumable() -> list[str]:
     return ["awa.jobs_hot", "awa.scheduled_jobs"]
 
 
+def unused_indexes() -> list[str]:
+    execute("CREATE INDEX of_our_own ON awa.jobs_hot (kind)")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_size_pretty(pg_relation_size('awa.of_our_own'))")
+        return [f"awa.of_our_own on awa.jobs_hot, {cursor.fetchone()[0]}"]
+
+
 VIOLATIONS: list[Callable[[], list[Any]]] = [
     in_both_tables,
     beyond_sequence,
@@ -230,6 +238,7 @@ VIOLATIONS: list[Callable[[], list[Any]]] = [
     negative_stats,
     overdue_deferred,
     not_vacuumable,
+    unused_indexes,
 ]
 
 
@@ -256,6 +265,25 @@ def test_pinned_snapshot_is_reported(connect: Connect, monkeypatch: pytest.Monke
     assert finding.is_warning
     assert any(f"pid {session.info.backend_pid} " in example for example in finding.examples)
     assert "analyst" in str(finding)
+
+
+def test_table_that_nothing_vacuums_is_reported(
+    clean_queue: None, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "DEAD_AT_LEAST", 500)
+    monkeypatch.setattr(doctor, "UNVACUUMED_FOR", timedelta(seconds=-60))
+    writer = connect()
+    writer.execute("INSERT INTO awa.scheduled_jobs (kind) SELECT 'k' FROM generate_series(1, 500)")
+    writer.execute("DELETE FROM awa.scheduled_jobs")
+    writer.execute("SELECT pg_stat_force_next_flush()")
+
+    def names() -> list[str]:
+        return [finding.name for finding in diagnose()]
+
+    wait_until(lambda: names() == ["unvacuumed_tables"])
+    assert "awa.scheduled_jobs: 500 dead rows beside 0 live ones" in str(found("unvacuumed_tables"))
+    monkeypatch.setattr(doctor, "DEAD_AT_LEAST", 501)
+    assert names() == []
 
 
 @pytest.mark.django_db
@@ -336,7 +364,8 @@ def test_schema_of_another_release_is_reported() -> None:
 def test_each_statement_has_its_question() -> None:
     names = [question.name for question in (SCHEMA_OBJECTS, *QUESTIONS)]
     assert sorted(names) == sorted(path.stem for path in SQL.glob("*.sql"))
-    assert {violate.__name__ for violate in VIOLATIONS} | {"pinned_snapshots"} == {q.name for q in QUESTIONS}
+    shown_apart = {"pinned_snapshots", "unvacuumed_tables"}
+    assert {violate.__name__ for violate in VIOLATIONS} | shown_apart == {q.name for q in QUESTIONS}
 
 
 @pytest.mark.django_db
@@ -406,7 +435,7 @@ def test_command_prints_json() -> None:
     output = StringIO()
     with pytest.raises(SystemExit):
         call_command("awa_doctor", "--json", stdout=output)
-    [finding] = json.loads(output.getvalue())
+    [finding] = [each for each in json.loads(output.getvalue())["findings"] if not each["is_warning"]]
     assert (finding["invariant"], finding["examples"], finding["is_warning"]) == ("I1", [str(job_id)], False)
 
 

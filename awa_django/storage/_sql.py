@@ -8,6 +8,7 @@ table stays bad: 540 instead of 13,950 jobs/s). Only single inserts are prepared
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
@@ -50,6 +51,17 @@ def run(connection: Connection, name: str, /, **params: object) -> int:
         cursor.execute(statement(name), params)
         count: int = cursor.rowcount
         return count
+
+
+def explain(connection: Connection, name: str, /, **params: object) -> dict[str, Any]:
+    """The plan of the named statement with these values; it is not run."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {statement(name)}", params)
+        [(found,)] = cursor.fetchall()
+        # A connection may have been told to leave JSON as text.
+        plans = json.loads(found) if isinstance(found, str) else found
+        plan: dict[str, Any] = plans[0]["Plan"]
+        return plan
 
 
 def integers(values: Iterable[int]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from awa_django.storage._sql import Connection, fetch
+from awa_django.storage._sql import Connection, explain, fetch
 from awa_django.storage.rows import Attempt, ClaimedJob
 
 # A look at a queue costs as much as some more jobs of it: of many queues a small claim takes a few.
@@ -65,20 +65,27 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
 
 def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
     """Claim as ``claim`` does, and count the pages."""
-    rows = fetch(
-        connection,
-        "claim",
-        queues=list(request.limits),
-        limits=list(request.limits.values()),
-        total=request.total,
-        share=request.share,
-        worker=request.worker,
-        timeouts=request.timeouts,
-        hold=request.hold,
-        aging_kinds=list(request.aging_kinds),
-        excluded_kinds=list(request.excluded_kinds),
-    )
+    rows = fetch(connection, "claim", **_values(request))
     return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
+
+
+def explain_claim(connection: Connection, request: ClaimRequest) -> dict[str, Any]:
+    """The plan of that claim, as EXPLAIN gives it in JSON; nothing is claimed."""
+    return explain(connection, "claim", **_values(request))
+
+
+def _values(request: ClaimRequest) -> dict[str, object]:
+    return {
+        "queues": list(request.limits),
+        "limits": list(request.limits.values()),
+        "total": request.total,
+        "share": request.share,
+        "worker": request.worker,
+        "timeouts": request.timeouts,
+        "hold": request.hold,
+        "aging_kinds": list(request.aging_kinds),
+        "excluded_kinds": list(request.excluded_kinds),
+    }
 
 
 def claim_behind(

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 from django.db import connection, transaction
+from django.test import override_settings
 
 from awa_django import Unique
+from awa_django.doctor import measure, measures
 from awa_django.operations import cancel
 from awa_django.storage import prepared
 from tests import handlers
@@ -143,3 +145,16 @@ def _enqueue_and_wait(database: Database, number: int, *, after: float = 0.0) ->
     handlers.record.enqueue(number=number)
     wait_until(lambda: number in database.effects("record"), timeout=30)
     return time.monotonic() - began
+
+
+def test_doctor_says_that_no_notification_comes_through_the_pooler(
+    pooled: str, own_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measures, "NOTIFIED_AT_ALL", 1.0)
+    measured = measure()
+    assert measured.notify_seconds is None
+    assert [finding.name for finding in measured.findings] == ["notify"]
+    with override_settings(AWA={"LISTEN_URL": own_cluster.url}):
+        measured = measure()
+    assert measured.notify_seconds is not None
+    assert measured.findings == []

@@ -241,7 +241,7 @@ class Soak:
 
     def _check(self, cluster: SoakCluster, doctor: subprocess.CompletedProcess[str]) -> None:
         with contextlib.suppress(ValueError):
-            doctor_said = [each for each in json.loads(doctor.stdout) if not each["is_warning"]]
+            doctor_said = [each for each in json.loads(doctor.stdout)["findings"] if not each["is_warning"]]
             self._account.require("doctor", doctor_said)
         if doctor.returncode:
             self._account.violations.append(f"awa_doctor ended with {doctor.returncode}: {doctor.stderr}")

@@ -1,26 +1,12 @@
-"""Doctor: the invariants that SQL can check, each as a question, with what to do about an answer.
-
-A violation means that a promise of this package is broken. A warning is about the surroundings: it
-says why the queue may be slow or late, and breaks no promise.
-"""
+"""The questions that SQL can answer in one snapshot, each with what to do about an answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 
-from django.db import connections, transaction
-
-from awa_django.conf import get_settings
 from awa_django.storage import doctor as storage
-from awa_django.storage import inspect
 from awa_django.storage._sql import Connection
-
-# A snapshot that old keeps every row that died since: claims get slower by the minute.
-PINNED_AFTER = timedelta(minutes=5)
-# Promotion is a matter of PROMOTE_INTERVAL; a minute covers a leader's failover.
-PROMOTED_WITHIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,50 +206,20 @@ QUESTIONS = (
         ("promotion_overdue_by",),
         is_warning=True,
     ),
+    Question(
+        "W4",
+        "unvacuumed_tables",
+        "tables hold many dead rows that no vacuum has removed, so claims and promotion get slower",
+        "Does a worker hold the duty `vacuum` in awa.leaders, and is autovacuum on? What keeps dead rows "
+        "from being removed is said by W1; else VACUUM (VERBOSE) these tables by hand and read what it says.",
+        ("dead_at_least", "unvacuumed_for"),
+        is_warning=True,
+    ),
+    Question(
+        "W5",
+        "unused_indexes",
+        "indexes that this package did not make are never read, and each is paid for with every job",
+        "Drop them (DROP INDEX CONCURRENTLY), or keep those that a query of yours will need.",
+        is_warning=True,
+    ),
 )
-
-
-def diagnose(alias: str | None = None) -> list[Finding]:
-    """All violations and warnings, on the queue's database or on ``alias``, seen in one snapshot.
-
-    Inside an open transaction (a ``TestCase``) it uses that one as it is. Where objects of the
-    schema are missing the invariants are not asked: the statements could not run.
-    """
-    using = get_settings().database if alias is None else alias
-    connection = connections[using]
-    in_transaction = connection.in_atomic_block
-    with transaction.atomic(using=using):
-        if not in_transaction:
-            storage.read_one_snapshot(connection)
-        return list(_findings(connection))
-
-
-def _findings(connection: Connection) -> list[Finding]:
-    missing = SCHEMA_OBJECTS.ask(connection, {})
-    if missing is not None and any(example.startswith("relation") for example in missing.examples):
-        return [missing]
-    answers = [missing, _schema_version(connection)]
-    settings = get_settings()
-    rescue_takes = settings.stale_after + 2 * settings.sweep_interval
-    values = {
-        "silent_for": rescue_takes.total_seconds(),
-        "overdue_by": (2 * settings.sweep_interval).total_seconds(),
-        "older_than": PINNED_AFTER.total_seconds(),
-        "promotion_overdue_by": PROMOTED_WITHIN.total_seconds(),
-    }
-    answers += [question.ask(connection, values) for question in QUESTIONS]
-    return [answer for answer in answers if answer is not None]
-
-
-def _schema_version(connection: Connection) -> Finding | None:
-    found = inspect.schema_version(connection)
-    if found == inspect.SCHEMA_VERSION:
-        return None
-    return Finding(
-        invariant="SCHEMA",
-        name="schema_version",
-        title=f"the schema is not at version {inspect.SCHEMA_VERSION}, on which this code works",
-        count=1,
-        examples=(str(found),),
-        advice="Run `manage.py migrate awa`, or upgrade awa-django if the schema is the newer one.",
-    )

@@ -1,0 +1,147 @@
+"""What the doctor measures: each finding is shown by what causes it, and none where all is well."""
+
+from __future__ import annotations
+
+import json
+import time
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connections
+from django.test import override_settings
+from pytest_django.plugin import DjangoDbBlocker
+
+from awa_django.doctor import Finding, measure, measures
+from awa_django.storage import waiters
+from tests.conftest import Connect
+
+OFF = "-c enable_indexscan=off -c enable_indexonlyscan=off -c enable_bitmapscan=off"
+
+
+def found(name: str) -> Finding:
+    """The finding of that name, which must be there."""
+    return {finding.name: finding for finding in measure().findings}[name]
+
+
+def connect_with(monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+    monkeypatch.setitem(connections["default"].settings_dict["OPTIONS"], "options", options)
+
+
+@pytest.fixture
+def full_table(clean_queue: None, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "PLAN_MATTERS_FROM", 0)
+    writer = connect()
+    writer.execute("INSERT INTO awa.jobs_hot (kind, queue) SELECT 'k', 'mail' FROM generate_series(1, 5000)")
+    writer.execute("ANALYZE awa.jobs_hot")
+
+
+@pytest.mark.django_db
+def test_everything_is_measured_where_all_is_well() -> None:
+    measured = measure()
+    assert measured.notify_seconds is not None
+    assert measured.notify_seconds < 3
+    assert measured.clock_offset_seconds == pytest.approx(0, abs=1)
+    assert measured.claim_plan == "small table"
+    assert measured.connections_open is not None
+    assert measured.connections_usable is not None
+    assert 2 <= measured.connections_open <= measured.connections_usable
+    assert (measured.connections_of_workers, measured.notification_queue_usage) == (0, 0)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("offset", "said"), [(60, "ahead"), (-60, "behind")], ids=["ahead", "behind"])
+def test_clock_that_differs_is_reported(monkeypatch: pytest.MonkeyPatch, offset: int, said: str) -> None:
+    there = time.time
+    monkeypatch.setattr(time, "time", lambda: there() + offset)
+    [example] = found("clock_skew").examples
+    assert example.endswith(f" s {said}")
+    assert float(example.split()[0]) == pytest.approx(60, abs=5)
+
+
+@pytest.mark.django_db
+def test_notification_that_does_not_arrive_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "NOTIFIED_AT_ALL", 0.1)
+    monkeypatch.setattr(waiters, "listen", lambda _: None)
+    assert found("notify").examples == ("none within 0.1 s",)
+    assert "LISTEN_URL" in found("notify").advice
+
+
+@pytest.mark.django_db
+def test_late_notification_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measures, "NOTIFIED_WITHIN", 0.0)
+    assert found("notify").examples[0].startswith("after ")
+
+
+@pytest.mark.django_db
+def test_it_listens_where_workers_listen(database_url: str) -> None:
+    with override_settings(AWA={"LISTEN_URL": database_url}):
+        assert measure().notify_seconds is not None
+    with override_settings(AWA={"LISTEN_URL": "postgres://127.0.0.1:1/nowhere"}):
+        assert "the connection that listens: " in found("notify").examples[0]
+
+
+def test_claim_goes_by_its_index(full_table: None) -> None:
+    assert measure().claim_plan == "by index"
+
+
+def test_claim_without_its_index_is_reported(full_table: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_with(monkeypatch, OFF)
+    finding = found("claim_plan")
+    assert finding.is_warning
+    assert finding.examples == ("Seq Scan, Sort",)
+
+
+def test_claim_by_another_index_is_reported(
+    full_table: None, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect_with(monkeypatch, "-c enable_indexscan=off -c enable_indexonlyscan=off -c enable_seqscan=off")
+    assert "Bitmap" in found("claim_plan").examples[0]
+
+
+def test_what_a_role_may_not_ask_is_left_out(full_table: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect_with(monkeypatch, "-c role=pg_read_all_data")
+    measured = measure()
+    assert measured.claim_plan is None
+    assert measured.connections_open is not None
+    assert measured.notify_seconds is not None
+
+
+def test_workers_that_may_need_too_many_connections_are_reported(clean_queue: None, connect: Connect) -> None:
+    connect().execute(
+        "INSERT INTO awa.runtime_instances (name, supervisor, hostname, pid, version, concurrency, "
+        "last_seen_at) VALUES ('w', NULL, 'h', 1, '1', 0, now()), ('w-1', 'w', 'h', 2, '1', 5000, now()), "
+        "('gone', NULL, 'h', 3, '1', 0, now() - interval '1 hour')"
+    )
+    assert found("connections").examples[0].endswith("the live workers may need 5013")
+
+
+def test_server_without_another_connection_is_reported(
+    monkeypatch: pytest.MonkeyPatch, django_db_blocker: DjangoDbBlocker
+) -> None:
+    settings = {**connections["default"].settings_dict, "HOST": "127.0.0.1", "PORT": "1"}
+    monkeypatch.setitem(connections.settings, "dead", settings)
+    with django_db_blocker.unblock():
+        measured = measure("dead")
+    del connections["dead"]
+    assert [finding.name for finding in measured.findings] == ["no_connection"]
+    assert measured.connections_open is None
+
+
+@pytest.mark.django_db
+def test_command_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def printed(*arguments: str) -> str:
+        output = StringIO()
+        call_command("awa_doctor", *arguments, stdout=output)
+        return output.getvalue()
+
+    document: dict[str, Any] = json.loads(printed("--json"))
+    assert set(document) == {"findings", "measured"}
+    assert set(document["measured"]) == {
+        "clock_offset_seconds", "notify_seconds", "notification_queue_usage", "claim_plan",
+        "connections_open", "connections_usable", "connections_of_workers",
+    }  # fmt: skip
+    text = printed()
+    for expected in ("clock", "NOTIFY", "arrives after", "plan of the claim", "small table", "connections"):
+        assert expected in text
