@@ -21,7 +21,7 @@ from awa_django.redaction import find_secrets, mask_text
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.storage import why as storage
 from awa_django.storage._sql import Connection
-from awa_django.storage.why import JobFacts, QueueWorkers
+from awa_django.storage.why import JobFacts, QueueFacts
 
 LARGEST_ID = 2**63 - 1
 # Nobody waits for a larger number: the count reads at most so many entries of an index (some 3 ms).
@@ -50,7 +50,7 @@ class Reason:
 def explain(job_id: int, *, using: str | None = None) -> list[Reason]:
     """Why the job has not run, the most decisive reason first; there is always one.
 
-    At most three statements, whatever the tables hold; they read only, so a standby (``using``) answers
+    At most two statements, whatever the tables hold; they read only, so a standby (``using``) answers
     too. What is ahead of the job is counted to ``COUNT_CAP``.
     """
     wanted = operator.index(job_id)
@@ -162,30 +162,36 @@ def _waiting(connection: Connection, job: JobFacts) -> Iterator[Reason]:
     is_deferred = job.state in DEFERRED_STATES
     unknown = list(_unknown_kind(job))
     known_here = registry.find(job.kind) is not None
-    if not known_here:  # it was put back for this, and will be again
+    comes_first = not known_here and (is_due or job.unknown_count is not None)
+    if comes_first:  # it was put back for this, and will be again
         yield from unknown
     if not is_due:
         yield _future(job)
     if job.is_paused:
         yield _paused(job)
+    queue = storage.why_queue(
+        connection,
+        job,
+        is_deferred=is_deferred,
+        seen_within=get_settings().stale_after,
+        cap=COUNT_CAP + 1,
+    )
     if is_due and is_deferred:
-        yield _promotion(connection, job)
-    workers = storage.why_workers(connection, job.queue, seen_within=get_settings().stale_after)
-    unserved = list(_unserved(job, workers))
+        yield _promotion(job, queue)
+    unserved = list(_unserved(job, queue))
     yield from unserved
-    if known_here:
+    if not comes_first:
         yield from unknown
     yield from _conflict(job)
     yield from _locked(job)
     yield from _not_to_begin(job)
     if is_deferred or not is_due or job.is_paused or unserved:
         return
-    ahead = storage.why_ahead(connection, job, cap=COUNT_CAP + 1)
-    if ahead:
-        yield _behind(job, ahead)
-    if not workers.free_count:
-        yield _busy(job, workers)
-    elif not ahead and job.locked_by_pid is None:
+    if queue.ahead_count:
+        yield _behind(job, queue)
+    if not queue.free_count:
+        yield _busy(job, queue)
+    elif not queue.ahead_count and job.locked_by_pid is None:
         yield _next(job)
 
 
@@ -212,11 +218,11 @@ def _paused(job: JobFacts) -> Reason:
     return Reason("paused", text, _("Resume the queue."))
 
 
-def _promotion(connection: Connection, job: JobFacts) -> Reason:
+def _promotion(job: JobFacts, queue: QueueFacts) -> Reason:
     """A due job that still stands among the deferred ones."""
     late = job.now - job.run_at
-    overdue = storage.why_overdue(connection, job, cap=COUNT_CAP + 1)
-    ahead = ngettext("{count} job is", "{count} jobs are", overdue.count).format(count=_capped(overdue.count))
+    count = queue.overdue_count
+    ahead = ngettext("{count} job is", "{count} jobs are", count).format(count=_capped(count))
     if "promote" not in job.duties:
         text = _("It has been due for {span}, and nobody promotes due jobs; {ahead} before it.").format(
             span=spell(late), ahead=ahead
@@ -234,35 +240,35 @@ def _promotion(connection: Connection, job: JobFacts) -> Reason:
     return Reason("being_promoted", _("It has just fallen due, and is about to become available."))
 
 
-def _unserved(job: JobFacts, workers: QueueWorkers) -> Iterator[Reason]:
-    if workers.serving_count:
+def _unserved(job: JobFacts, queue: QueueFacts) -> Iterator[Reason]:
+    if queue.serving_count:
         return
     start = _("Start one: manage.py awa_worker --queues {queue}").format(queue=shlex.quote(job.queue))
-    if workers.draining_count:
+    if queue.draining_count:
         text = ngettext(
             "The {count} worker process that serves its queue {queue} is shutting down.",
             "The {count} worker processes that serve its queue {queue} are shutting down.",
-            workers.draining_count,
+            queue.draining_count,
         )
         code = "worker_draining"
-    elif workers.silent_count:
+    elif queue.silent_count:
         text = _("No live worker serves its queue {queue}: the last one was heard of {when}.")
         code = "worker_silent"
-    elif workers.supervisor_count:
+    elif queue.supervisor_count:
         text = _("The worker of its queue {queue} runs, but none of its child processes does.")
         code, start = "no_child", _("Look into its log: the children may fail to start.")
-    elif workers.elsewhere_count:
+    elif queue.elsewhere_count:
         text = ngettext(
             "No live worker serves its queue {queue}; {count} process serves other queues.",
             "No live worker serves its queue {queue}; {count} processes serve other queues.",
-            workers.elsewhere_count,
+            queue.elsewhere_count,
         )
         code = "no_worker"
     else:
         text = _("No worker runs at all, so nobody serves its queue {queue}.")
         code = "no_worker"
-    count = workers.draining_count or workers.elsewhere_count
-    when = _when(job, workers.last_seen_at) if workers.last_seen_at else "?"
+    count = queue.draining_count or queue.elsewhere_count
+    when = _when(job, queue.last_seen_at) if queue.last_seen_at else "?"
     yield Reason(code, text.format(queue=job.queue, count=count, when=when), start)
 
 
@@ -328,7 +334,8 @@ def _not_to_begin(job: JobFacts) -> Iterator[Reason]:
         )
 
 
-def _behind(job: JobFacts, ahead: int) -> Reason:
+def _behind(job: JobFacts, queue: QueueFacts) -> Reason:
+    ahead = queue.ahead_count
     text = ngettext(
         "{count} available job of its queue {queue} is before it, by priority or as it was due sooner.",
         "{count} available jobs of its queue {queue} are before it, by priority or as they were due sooner.",
@@ -337,12 +344,12 @@ def _behind(job: JobFacts, ahead: int) -> Reason:
     return Reason("behind", text, _("More workers help all of them; a lower priority number helps this one."))
 
 
-def _busy(job: JobFacts, workers: QueueWorkers) -> Reason:
+def _busy(job: JobFacts, queue: QueueFacts) -> Reason:
     text = ngettext(
         "The {count} process that serves its queue {queue} runs all that it can ({slots} at once).",
         "All {count} processes that serve its queue {queue} run all that they can ({slots} at once).",
-        workers.serving_count,
-    ).format(count=workers.serving_count, queue=job.queue, slots=workers.slot_count)
+        queue.serving_count,
+    ).format(count=queue.serving_count, queue=job.queue, slots=queue.slot_count)
     return Reason(
         "workers_busy", text, _("It starts when a run ends. More workers or a higher --concurrency.")
     )

@@ -1,43 +1,43 @@
-"""What the page of one job shows: exact JSON, errors newest first, the key and its holder."""
+"""What the page of one job shows: why it waits, its progress, its timeline, exact JSON, its key."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
-from django.db.models import F, Func, TextField, Value
+from django.contrib.admin.models import LogEntry
+from django.db.models import F, Func, OuterRef, Subquery, TextField, Value
 from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from awa_django.admin.base import distance, show_date, show_state
+from awa_django.admin.timeline import DATE, timeline
 from awa_django.models import UniqueClaim
-from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
-from awa_django.redaction import LONGEST_SHOWN, NO_SECRETS, Secrets, find_secrets, mask_text, pretty_json
+from awa_django.models.fields import TextArrayField, decode_json
+from awa_django.redaction import LONGEST_SHOWN, Secrets, find_secrets, mask_text, pretty_json
 from awa_django.registry import MASKED_KEY, secret_names
-from awa_django.states import DEFERRED_STATES, JobState
+from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
+from awa_django.why import explain
 
-ERRORS_SHOWN = 50
 LOG_ENTRIES_SHOWN = 20
-# The keys of an error entry that have a place of their own on the page.
-ENTRY_KEYS = ("error", "traceback", "class", "outcome", "attempt", "run_lease", "at", "worker", "by")
 DATA = ("args", "progress", "result", "metadata")
+# How often a page asks again, in seconds: a job that is about to move, and one that waits for long.
+SOON, LATER = 2, 15
+SOON_WITHIN = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorEntry:
-    """An ended attempt, as it is shown."""
+class Progress:
+    """What a run last reported: ``rest`` is what is neither a percentage nor a message, as JSON."""
 
-    outcome: str
-    attempt: str
-    at: str
-    who: str
-    class_name: str
+    percent: float | None
     message: str
-    traceback: str
-    others: str
+    rest: str
 
 
 def find(model: Any, job_id: int) -> Any:
@@ -50,79 +50,101 @@ def find(model: Any, job_id: int) -> Any:
         F("metadata"), Value(MASKED_KEY), template="(%(expressions)s)::text", arg_joiner=" -> ",
         output_field=TextField(),
     )  # fmt: skip
+    columns["checkpoint_text"] = Left(
+        Func(
+            F("progress"),
+            template="jsonb_build_object('checkpoint', %(expressions)s -> 'checkpoint')::text",
+            output_field=TextField(),
+        ),
+        LONGEST_SHOWN,
+    )
+    columns["holder_id"] = Subquery(
+        UniqueClaim.objects.filter(unique_key=OuterRef("unique_key")).values("job_id")[:1]
+    )
     errors = Func(F("errors"), template="(%(expressions)s)::text[]", output_field=TextArrayField())
     return (
         model.objects.filter(pk=job_id).defer("errors", *DATA).annotate(errors_text=errors, **columns).first()
     )
 
 
-def context(job: Any, request: HttpRequest, *, site_name: str) -> dict[str, Any]:
-    """The template's variables."""
+def context(job: Any, log: Iterable[LogEntry], request: HttpRequest, *, site_name: str) -> dict[str, Any]:
+    """The template's variables; ``log`` is what was done to the job in the admin."""
     secrets = find_secrets(job.args_text, secret_names(job.kind, job.secret_text))
+    has_ended = job.state in TERMINAL_STATES
     return {
         "job": job,
         "state": show_state(job.state),
+        "has_ended": has_ended,
+        "refresh": _refresh(job),
+        "reasons": [] if has_ended else _reasons(job, request, site_name),
+        "progress": _progress(job, secrets),
         "facts": _facts(job),
         "instants": [
-            (label, show_date(getattr(job, name), "Y-m-d H:i:s"), distance(getattr(job, name)))
+            (label, show_date(getattr(job, name), DATE), distance(getattr(job, name)))
             for label, name in (
-                ("Created", "created_at"),
-                ("Run at", "run_at"),
-                ("Attempted", "attempted_at"),
-                ("Heartbeat", "heartbeat_at"),
-                ("Deadline", "deadline_at"),
-                ("Finalized", "finalized_at"),
+                (_("Created"), "created_at"),
+                (_("Run at"), "run_at"),
+                (_("Attempted"), "attempted_at"),
+                (_("Heartbeat"), "heartbeat_at"),
+                (_("Deadline"), "deadline_at"),
+                (_("Finalized"), "finalized_at"),
             )
             if getattr(job, name) is not None
         ],
         "blocks": [
-            (name.capitalize() if name != "args" else "Arguments", _json_of(job, name, secrets))
-            for name in DATA
+            (label, _json_of(job, name, secrets))
+            for label, name in (
+                (_("Arguments"), "args"),
+                (_("Result"), "result"),
+                (_("Metadata"), "metadata"),
+            )
             if getattr(job, f"{name}_text") not in (None, "{}") or name == "args"
         ],
-        "errors": [read_entry(text, secrets) for text in list(reversed(job.errors_text))[:ERRORS_SHOWN]],
-        "hidden_errors": max(0, len(job.errors_text) - ERRORS_SHOWN),
+        "timeline": timeline(job, log, secrets),
         "key": _key(job, request, site_name),
         "places": _places(job, request, site_name),
     }
 
 
-def read_entry(text: str, secrets: Secrets = NO_SECRETS) -> ErrorEntry:
-    """An element of ``errors``, whatever somebody else may have put there."""
-    entry = decode_json(text)
-    if isinstance(entry, UndecodedJSON) or not isinstance(entry, dict):
-        return ErrorEntry("", "", "", "", "", "", "", pretty_json(text, secrets=secrets))
-    others = {key: value for key, value in entry.items() if key not in ENTRY_KEYS}
-    return ErrorEntry(
-        outcome=_text(entry.get("outcome"), secrets),
-        attempt=_text(entry.get("attempt"), secrets),
-        at=_when(entry.get("at"), secrets),
-        who=_text(entry.get("by") or entry.get("worker"), secrets),
-        class_name=_text(entry.get("class"), secrets),
-        message=_text(entry.get("error"), secrets)[:LONGEST_SHOWN],
-        traceback=_text(entry.get("traceback"), secrets)[:LONGEST_SHOWN],
-        others=pretty_json(json.dumps(others, ensure_ascii=False), secrets=secrets) if others else "",
-    )
+def _refresh(job: Any) -> int:
+    if job.state in TERMINAL_STATES:
+        return 0
+    is_far = job.state in DEFERRED_STATES and job.run_at - timezone.now() > SOON_WITHIN
+    return LATER if is_far or job.state == JobState.WAITING_EXTERNAL else SOON
 
 
-def _text(value: object, secrets: Secrets) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return mask_text(value, secrets)
-    return pretty_json(json.dumps(value, ensure_ascii=False), secrets=secrets)
+def _reasons(job: Any, request: HttpRequest, site_name: str) -> list[dict[str, Any]]:
+    may_look = request.user.has_perm("awa.view_job")
+    return [
+        {
+            "code": reason.code,
+            "text": reason.text,
+            "advice": reason.advice,
+            "job_id": reason.job_id,
+            "url": reverse("admin:awa_job_change", args=[reason.job_id], current_app=site_name)
+            if reason.job_id is not None and may_look
+            else "",
+        }
+        for reason in explain(job.pk)
+    ]
 
 
-def _when(value: object, secrets: Secrets) -> str:
-    """The instant of an entry; what is none is shown as it stands."""
-    if isinstance(value, str):
-        try:
-            instant = datetime.fromisoformat(value)
-            if instant.utcoffset() is not None:
-                return show_date(instant, "Y-m-d H:i:s")
-        except (ValueError, OverflowError):
-            pass
-    return _text(value, secrets)
+def _progress(job: Any, secrets: Secrets) -> Progress | None:
+    if job.progress_text in (None, "{}"):
+        return None
+    told = decode_json(job.progress_text)
+    shown = _json_of(job, "progress", secrets)
+    if not isinstance(told, dict):
+        return Progress(None, "", shown)
+    percent, message = told.get("percent"), told.get("message", "")
+    if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 <= percent <= 100:
+        percent = None
+    is_ours = isinstance(message, str) and (percent is not None) == ("percent" in told)
+    if not is_ours or told.keys() - {"percent", "message", "checkpoint"}:
+        rest = shown
+    else:
+        rest = pretty_json(job.checkpoint_text, secrets=secrets) if "checkpoint" in told else ""
+    return Progress(percent, mask_text(message, secrets) if isinstance(message, str) else "", rest)
 
 
 def _json_of(job: Any, name: str, secrets: Secrets) -> str:
@@ -146,7 +168,7 @@ def _key(job: Any, request: HttpRequest, site_name: str) -> dict[str, Any] | Non
     if job.unique_key is None:
         return None
     mask = job.unique_states or ""
-    holder_id = UniqueClaim.objects.filter(unique_key=job.unique_key).values_list("job_id", flat=True).first()
+    holder_id = job.holder_id
     link = None
     if holder_id is not None and holder_id != job.pk and request.user.has_perm("awa.view_job"):
         link = reverse("admin:awa_job_change", args=[holder_id], current_app=site_name)

@@ -20,43 +20,58 @@ class JobPageMixin(JobActionsMixin):
     """Gives a list of jobs the page of one of them, with the actions that its state allows."""
 
     def get_urls(self) -> list[URLPattern]:
-        name = f"{self.opts.app_label}_{self.opts.model_name}_change"
-        view = self.admin_site.admin_view(require_safe(self.detail_view))
-        return [*super().get_urls(), path("<int:object_id>/change/", view, name=name)]
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        wrap = self.admin_site.admin_view
+        page, live = wrap(require_safe(self.detail_view)), wrap(require_safe(self.live_view))
+        return [
+            *super().get_urls(),
+            path("<int:object_id>/change/", page, name=f"{name}_change"),
+            path("<int:object_id>/live/", live, name=f"{name}_live"),
+        ]
 
     def detail_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        return self._show(request, object_id, "change", "admin/awa/job.html")
+
+    def live_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        """The parts of the page that change while the job is unfinished, for its script."""
+        return self._show(request, object_id, "live", "admin/awa/job_live.html")
+
+    def _show(self, request: HttpRequest, object_id: int, view: str, template: str) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
         job = detail.find(self.model, object_id) if object_id <= LARGEST_ID else None
         if job is None:
-            return self._elsewhere(request, object_id)
+            return self._elsewhere(request, object_id, view)
         request.current_app = self.admin_site.name
+        log = (
+            LogEntry.objects.filter(
+                content_type=ContentType.objects.get_for_model(Job), object_id=str(job.pk)
+            )
+            .select_related("user")
+            .order_by("-action_time", "-pk")[: detail.LOG_ENTRIES_SHOWN]
+        )
+        site = self.admin_site
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         context = {
-            **self.admin_site.each_context(request),
-            **detail.context(job, request, site_name=self.admin_site.name),
+            **(site.each_context(request) if view == "change" else {}),
+            **detail.context(job, log, request, site_name=site.name),
             "title": f"Job {job.pk}",
             "subtitle": None,
             "opts": self.opts,
             "media": self.media,
+            "is_live": view == "live",
             "actions": [action for action in self.allowed_job_actions(request) if job.state in action.states],
-            "list_url": reverse(
-                f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist",
-                current_app=self.admin_site.name,
-            ),
-            "log_entries": LogEntry.objects.filter(
-                content_type=ContentType.objects.get_for_model(Job), object_id=str(job.pk)
-            )
-            .select_related("user")
-            .order_by("-action_time", "-pk")[: detail.LOG_ENTRIES_SHOWN],
+            "list_url": reverse(f"{name}_changelist", current_app=site.name),
+            "live_url": reverse(f"{name}_live", args=[job.pk], current_app=site.name),
         }
-        return TemplateResponse(request, "admin/awa/job.html", context)
+        return TemplateResponse(request, template, context)
 
-    def _elsewhere(self, request: HttpRequest, object_id: int) -> HttpResponse:
+    def _elsewhere(self, request: HttpRequest, object_id: int, view: str) -> HttpResponse:
         """A job that has moved to the other table has its page there."""
         for model in (HotJob, DeferredJob):
             if model is self.model or not request.user.has_perm(f"awa.view_{model._meta.model_name}"):
                 continue
             if object_id <= LARGEST_ID and model.objects.filter(pk=object_id).exists():
-                name = f"admin:awa_{model._meta.model_name}_change"
+                name = f"admin:awa_{model._meta.model_name}_{view}"
                 return HttpResponseRedirect(reverse(name, args=[object_id], current_app=self.admin_site.name))
         raise Http404(f"job {object_id} does not exist, or was deleted after its retention")

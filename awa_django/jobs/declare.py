@@ -225,7 +225,8 @@ def _check(handler: Handler) -> None:
     for name in (handler.kind, *handler.aliases):
         check_name(name, "kind")
     for name in handler.secret:
-        if not isinstance(name, str) or not handler.signature.accepts(name):
+        check_name(name, "each of secret")
+        if not handler.signature.accepts(name):
             raise ValueError(f"secret names {name!r}, which is no parameter")
     check_name(handler.queue, "queue")
     check_whole(handler.priority, "priority", PRIORITIES.start, PRIORITIES.stop - 1)

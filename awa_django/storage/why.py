@@ -58,9 +58,11 @@ class JobFacts:
     locked_by_name: str | None
 
 
-class QueueWorkers(NamedTuple):
-    """The worker processes that run jobs, as one queue sees them."""
+class QueueFacts(NamedTuple):
+    """What a waiting job has before it: jobs, as far as they were counted, and the worker processes."""
 
+    ahead_count: int
+    overdue_count: int
     serving_count: int
     draining_count: int
     silent_count: int
@@ -71,41 +73,25 @@ class QueueWorkers(NamedTuple):
     free_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
-    """Deferred jobs that are due, as far as they were counted."""
-
-    count: int
-    since: datetime | None
-
-
 def why_job(connection: Connection, job_id: int) -> JobFacts | None:
     """The job with its queue's pause, its key's holder and its worker; None when there is none."""
     rows = fetch(connection, "why_job", job_id=job_id)
     return JobFacts(*rows[0]) if rows else None
 
 
-def why_workers(connection: Connection, queue: str, *, seen_within: timedelta) -> QueueWorkers:
-    """Which processes serve the queue, by what they said last, and how many slots they have free."""
-    [row] = fetch(connection, "why_workers", queue=queue, seen_within=seen_within.total_seconds())
-    return QueueWorkers._make(row)
-
-
-def why_ahead(connection: Connection, job: JobFacts, *, cap: int) -> int:
-    """How many jobs of its queue are claimed before this available one, at most ``cap``."""
-    count: int = fetch(
+def why_queue(
+    connection: Connection, job: JobFacts, *, is_deferred: bool, seen_within: timedelta, cap: int
+) -> QueueFacts:
+    """Who serves the queue of a waiting job, and how many jobs go before it, at most ``cap``."""
+    [row] = fetch(
         connection,
-        "why_ahead",
+        "why_queue",
         queue=job.queue,
         priority=job.priority,
         run_at=job.run_at,
         job_id=job.id,
+        is_deferred=is_deferred,
+        seen_within=seen_within.total_seconds(),
         cap=cap,
-    )[0][0]
-    return count
-
-
-def why_overdue(connection: Connection, job: JobFacts, *, cap: int) -> Overdue:
-    """How many deferred jobs are promoted before this one, at most ``cap``."""
-    [row] = fetch(connection, "why_overdue", run_at=job.run_at, job_id=job.id, cap=cap)
-    return Overdue(*row)
+    )
+    return QueueFacts._make(row)

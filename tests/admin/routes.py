@@ -73,8 +73,9 @@ EXAMPLES: dict[str, Any] = {"object_id": _job_of}
 ACCESS: dict[str, Access] = {
     **{f"awa_{name}_changelist": Access(read=frozenset({f"view_{name}"})) for name in PAGES},
     **{
-        f"awa_{name}_change": Access(read=frozenset({f"view_{name}"}))
+        f"awa_{name}_{view}": Access(read=frozenset({f"view_{name}"}))
         for name in ("hotjob", "deferredjob", "job")
+        for view in ("change", "live")
     },
     "awa_queuemeta_pause": Access(write=frozenset({"pause_queue"}), data={"queue": "mail"}),
     "awa_queuemeta_resume": Access(write=frozenset({"pause_queue"}), data={"queue": f"{MARK}.queue"}),

@@ -257,14 +257,6 @@ OTHERS: dict[str, dict[str, object]] = {
     "catalogue_recent_kinds": {"window": 5000},
     "waiting_kinds": {"sample": 1000, "limit": 1000},
     "waiting_queues": {"limit": 1000},
-    "why_ahead": {
-        "queue": "default",
-        "priority": 2,
-        "run_at": "2020-01-01T00:00Z",
-        "job_id": 7,
-        "cap": 10_001,
-    },
-    "why_workers": {"queue": "default", "seen_within": 90.0},
 }
 # Seldom run, on the deferred table, whose every index holds the id and the due time: while the
 # statistics call the table empty any of them may be read, and that is soon over.
@@ -275,7 +267,6 @@ SELDOM: dict[str, dict[str, object]] = {
     "anything_due": {"queues": QUEUES, "kinds": KINDS},
     "find_job": {"job_id": 1},
     "why_job": {"job_id": 1},
-    "why_overdue": {"run_at": "2020-01-01T00:00Z", "job_id": 7, "cap": 10_001},
 }
 
 
@@ -322,3 +313,16 @@ def test_check_finds_a_scan(mix: Mix) -> None:
     ).fetchone()
     assert row is not None
     assert [node["Node Type"] for node in _nodes(row[0][0]["Plan"])] == ["Seq Scan"]
+
+
+WHY = {"queue": "default", "seen_within": 90.0, "priority": 2, "run_at": "2020-01-01T00:00Z", "job_id": 7}
+
+
+@pytest.mark.parametrize("is_deferred", [False, True])
+def test_what_is_before_a_job_is_counted_by_an_ordered_index(mix: Mix, is_deferred: bool) -> None:
+    plan = mix.explain("why_queue", {**WHY, "is_deferred": is_deferred, "cap": 10_001})
+    assert not plan.scanned & {HOT, DEFERRED}
+    assert ("jobs_hot_claim" in plan.indexes) is not is_deferred
+    assert "jobs_hot_running" in plan.indexes
+    if is_deferred and not mix.is_stale:
+        assert "scheduled_jobs_due" in plan.indexes
