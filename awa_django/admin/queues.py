@@ -1,9 +1,12 @@
-"""Queues: what waits and runs in each, and the button that pauses it."""
+"""Queues: what waits and runs in each, and the buttons that pause it, for a while too, and resume it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE
 from django.core.exceptions import PermissionDenied
@@ -11,16 +14,49 @@ from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.formats import date_format
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST, require_safe
 
 from awa_django import operations
 from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, log, show_instant
 from awa_django.conf import get_settings
 from awa_django.models import QueueMeta
+from awa_django.operations import QueueResult
+from awa_django.storage.insert import database_now
 from awa_django.storage.queues import QueueOverview, known_queues, queue_overview
 
 # Two counts for each queue: 200 queues at this cap are 0.4 million index entries, about 0.1 s.
 COUNT_CAP = 1_000
+
+
+# Seconds of a pause, and what they are called.
+LASTS = ((0, _l("until resumed")), (300, _l("5 minutes")), (900, _l("15 minutes")), (3600, _l("1 hour")),
+    (4 * 3600, _l("4 hours")), (24 * 3600, _l("24 hours")))  # fmt: skip
+
+
+class PauseForm(forms.Form):
+    """For how long, or until when, or neither: until it is resumed."""
+
+    queue = forms.CharField(strip=False, required=False)  # the operation says what is wrong with a name
+    lasts = forms.TypedChoiceField(choices=LASTS, coerce=int, required=False)
+    until = forms.DateTimeField(required=False)
+
+    def clean(self) -> dict[str, Any]:
+        data = super().clean() or self.cleaned_data
+        if data.get("lasts") and data.get("until"):
+            raise forms.ValidationError(_("Choose how long the pause lasts, or until when: not both."))
+        if data.get("until") and data["until"] <= _now():
+            raise forms.ValidationError(_("That instant has passed: choose one to come."))
+        return data
+
+    def end(self) -> datetime | None:
+        """When it ends by itself, on the database's clock, which ends it."""
+        lasts = self.cleaned_data["lasts"]  # "" where it was not sent
+        until: datetime | None = self.cleaned_data["until"]
+        return _now() + timedelta(seconds=lasts) if lasts else until
 
 
 @admin.register(QueueMeta)
@@ -51,36 +87,48 @@ class QueueMetaAdmin(ListOnlyAdmin):
             "queues": [self._row(queue) for queue in overview],
             "is_capped": len(names) == CHOICES_CAP,
             "can_pause": self._may_pause(request),
+            "lasts": LASTS,
+            "zone": timezone.get_current_timezone_name(),
             **(extra_context or {}),
         }
         return TemplateResponse(request, "admin/awa/queues.html", context)
 
     def pause_view(self, request: HttpRequest) -> HttpResponse:
-        return self._change(request, pause=True)
+        if not self._may_pause(request):
+            raise PermissionDenied
+        form = PauseForm(request.POST)
+        if not form.is_valid():
+            text = " ".join(str(error) for errors in form.errors.values() for error in errors)
+            self.message_user(request, text, messages.ERROR)
+            return self._list()
+        queue, until = form.cleaned_data["queue"], form.end()
+        by = request.user.get_username()
+        end = "" if until is None else f" until {_instant(until)}"
+        return self._change(request, queue, lambda: operations.pause_queue(queue, by=by, until=until), end)
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
-        return self._change(request, pause=False)
-
-    def _change(self, request: HttpRequest, *, pause: bool) -> HttpResponse:
         if not self._may_pause(request):
             raise PermissionDenied
         queue = request.POST.get("queue", "")
-        verb = "paused" if pause else "resumed"
+        return self._change(request, queue, lambda: operations.resume_queue(queue))
+
+    def _change(
+        self, request: HttpRequest, queue: str, change: Callable[[], QueueResult], end: str = ""
+    ) -> HttpResponse:
         try:
             with transaction.atomic(using=get_settings().database):
-                if pause:
-                    result = operations.pause_queue(queue, by=request.user.get_username())
-                else:
-                    result = operations.resume_queue(queue)
-                self._log(
-                    request, queue, f"Queue {verb}." if result.changed else f"Queue was {verb} already."
-                )
+                result = change()
+                verb = "paused" if result.paused else "resumed"
+                outcome = f"{verb}{end}" if result.changed else f"{verb}{end} already"
+                log(request, QueueMeta, [(queue, queue, CHANGE, f"Queue is {outcome}.")])
         except ValueError as exc:
             self.message_user(request, str(exc), messages.ERROR)
         else:
-            outcome = verb if result.changed else f"{verb} already"
             level = messages.SUCCESS if result.changed else messages.WARNING
             self.message_user(request, f"Queue {queue} is {outcome}.", level)
+        return self._list()
+
+    def _list(self) -> HttpResponse:
         return HttpResponseRedirect(
             reverse("admin:awa_queuemeta_changelist", current_app=self.admin_site.name)
         )
@@ -88,10 +136,6 @@ class QueueMetaAdmin(ListOnlyAdmin):
     @staticmethod
     def _may_pause(request: HttpRequest) -> bool:
         return bool(request.user.has_perm("awa.pause_queue"))
-
-    @staticmethod
-    def _log(request: HttpRequest, queue: str, message: str) -> None:
-        log(request, QueueMeta, [(queue, queue, CHANGE, message)])
 
     @staticmethod
     def _row(queue: QueueOverview) -> dict[str, Any]:
@@ -105,6 +149,15 @@ class QueueMetaAdmin(ListOnlyAdmin):
             "running": _count(queue.running),
             "deferred": _count(queue.deferred),
         }
+
+
+def _instant(instant: datetime) -> str:
+    local = timezone.localtime(instant)
+    return f"{date_format(local, 'Y-m-d H:i')} {local.tzname() or ''}".strip()
+
+
+def _now() -> datetime:
+    return database_now(connections[get_settings().database])
 
 
 def _count(number: int) -> str:

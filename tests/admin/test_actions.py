@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,11 +11,14 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, DELETION, LogEntry
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from awa_django.admin import actions
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
+from awa_django.storage.claim import ClaimRequest, claim
 from tests.factories import insert_job
 
 pytestmark = pytest.mark.django_db
@@ -164,3 +169,48 @@ def test_pause_and_resume_say_and_log_what_they_did(root: Client) -> None:
     assert said(root.post(resume, {"queue": "mail"}))[-1] == "Queue mail is resumed already."
     assert "1 to 200" in said(root.post(pause, {"queue": ""}))[-1]
     assert LogEntry.objects.filter(object_id="mail").count() == 4
+
+
+def test_a_pause_ends_by_itself_when_it_was_said_to(root: Client) -> None:
+    pause = reverse("admin:awa_queuemeta_pause")
+    assert re.fullmatch(
+        r"Queue mail is paused until 20\d\d-\d\d-\d\d \d\d:\d\d \w+\.",
+        said(root.post(pause, {"queue": "mail", "lasts": "900"}))[-1],
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT paused_until - now() FROM awa.queue_meta")
+        assert timedelta(minutes=14) < cursor.fetchone()[0] <= timedelta(minutes=15)
+    page = root.get(reverse("admin:awa_queuemeta_changelist")).content.decode()
+    assert "in 14 min" in page
+    root.post(pause, {"queue": "mail", "until": "2090-05-01T09:30"})
+    until = QueueMeta.objects.get(pk="mail").paused_until
+    assert until is not None
+    assert timezone.localtime(until).isoformat()[:16] == "2090-05-01T09:30"
+    assert "until 2090-05-01 09:30" in LogEntry.objects.latest("pk").change_message
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ({"lasts": "900", "until": "2090-05-01T09:30"}, "not both"),
+        ({"until": "2001-01-01T00:00"}, "has passed"),
+        ({"until": "soon"}, "Enter a valid date/time"),
+        ({"lasts": "17"}, "Select a valid choice"),
+        ({"until": "9999-12-31T00:00"}, "years 1 to 9999"),
+    ],
+)
+def test_an_end_that_is_none_pauses_nothing(data: dict[str, str], problem: str, root: Client) -> None:
+    [message] = said(root.post(reverse("admin:awa_queuemeta_pause"), {"queue": "mail", **data}))
+    assert problem in message
+    assert not QueueMeta.objects.exists()
+    assert not LogEntry.objects.exists()
+
+
+def test_jobs_are_claimed_again_when_a_pause_has_ended(root: Client) -> None:
+    job_id = insert_job(queue="mail")
+    root.post(reverse("admin:awa_queuemeta_pause"), {"queue": "mail", "lasts": "300"})
+    request = ClaimRequest(limits={"mail": 1}, total=1, worker="w")
+    assert claim(connection, request) == []
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE awa.queue_meta SET paused_until = now()")
+    assert [job.id for job in claim(connection, request)] == [job_id]
