@@ -23,6 +23,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 
 from awa_django.admin import bulk
+from awa_django.admin.arguments import ArgumentsMixin
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.conf import get_settings
 from awa_django.models import Job
@@ -143,7 +144,7 @@ JOB_ACTIONS = {
 }
 
 
-class JobActionsMixin(ModelAdmin):
+class JobActionsMixin(ArgumentsMixin):
     """Gives a page of jobs the actions it names in ``job_actions``, as far as the user may do them."""
 
     job_actions: tuple[str, ...] = ()

@@ -1,0 +1,182 @@
+"""The page that edits the arguments of a job: exact JSON, in which what is masked stays as it is stored."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.models import CHANGE
+from django.core.exceptions import PermissionDenied
+from django.db import connections, transaction
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.crypto import constant_time_compare, salted_hmac
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from awa_django import operations, registry
+from awa_django.admin.base import ModelAdmin, log
+from awa_django.admin.unmask import Masked, unmask
+from awa_django.conf import get_settings
+from awa_django.errors import InvalidJob
+from awa_django.exact_json import read, write
+from awa_django.models import Job
+from awa_django.operations.arguments import EDITABLE_STATES
+from awa_django.redaction import LONGEST_SHOWN, find_secrets, pretty_json
+from awa_django.storage.operate import Editable, editable_args
+
+LONGEST_LOGGED = 60
+
+
+class ArgumentsForm(forms.Form):
+    args = forms.CharField(
+        label="Arguments",
+        strip=False,
+        widget=forms.Textarea(attrs={"rows": 20, "spellcheck": "false", "class": "awa-code vLargeTextField"}),
+    )
+    seen = forms.CharField(widget=forms.HiddenInput)
+
+
+class ArgumentsMixin(ModelAdmin):
+    """Gives a list of jobs the page that edits the arguments of one."""
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(require_http_methods(["GET", "HEAD", "POST"])(self.arguments_view))
+        name = f"{self.opts.app_label}_{self.opts.model_name}_arguments"
+        return [*super().get_urls(), path("<int:object_id>/arguments/", view, name=name)]
+
+    def arguments_view(self, request: HttpRequest, object_id: int) -> HttpResponse:
+        if not (self.has_view_permission(request) and request.user.has_perm("awa.edit_job_args")):
+            raise PermissionDenied
+        connection = connections[get_settings().database]
+        job = editable_args(connection, object_id) if object_id <= operations.LARGEST_ID else None
+        if job is None:
+            raise Http404(f"job {object_id} does not exist, or was deleted after its retention")
+        shown = _shown(job)
+        problem = ""
+        if job.state not in EDITABLE_STATES:
+            problem = _("Job %(id)s is %(state)s: its arguments cannot be changed.")
+        elif shown is None:
+            problem = _("The arguments of job %(id)s are too large to be edited here.")
+        if problem or shown is None:
+            message = problem % {"id": object_id, "state": job.state}
+            self.message_user(request, message, messages.WARNING)
+            return self._back(object_id)
+        form = ArgumentsForm(request.POST if request.method == "POST" else None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                return self._save(request, object_id, job, shown, form.cleaned_data)
+            except InvalidJob as exc:
+                form.add_error("args", str(exc))
+        elif request.method != "POST":
+            form.initial = {"args": shown, "seen": _mark(job.args)}
+        return self._ask(request, object_id, job, form)
+
+    def _save(
+        self, request: HttpRequest, job_id: int, job: Editable, shown: str, data: dict[str, str]
+    ) -> HttpResponse:
+        """Write what was typed. Raises: InvalidJob when it cannot be."""
+        wanted = read(data["args"])
+        before = read(job.args, checks=False)
+        try:
+            text = write(unmask(wanted, read(shown, checks=False), before))
+        except Masked as exc:
+            if not constant_time_compare(data["seen"], _mark(job.args)):
+                return self._meanwhile(request, job_id)
+            raise InvalidJob(str(exc)) from exc
+        if read(text) == before:  # sent twice, or nothing was typed
+            message = _("Job %(id)s has these arguments already.") % {"id": job_id}
+            self.message_user(request, message, messages.WARNING)
+            return self._back(job_id)
+        if not constant_time_compare(data["seen"], _mark(job.args)):
+            return self._meanwhile(request, job_id)
+        with transaction.atomic(using=get_settings().database):
+            result = operations.edit_args(job_id, text, seen=job.args)
+            outcome = "; ".join(_differences(job, text))
+            if not result.changed:
+                outcome = f"left alone: {result.refused[0].reason}"
+            log(request, Job, [(str(job_id), f"job {job_id}", CHANGE, f"Edit arguments: {outcome}.")])
+        if result.changed:
+            message = _("The arguments of job %(id)s were changed.") % {"id": job_id}
+            self.message_user(request, message, messages.SUCCESS)
+        else:
+            message = _("Job %(id)s was left as it is: it %(reason)s.")
+            values = {"id": job_id, "reason": result.refused[0].reason}
+            self.message_user(request, message % values, messages.WARNING)
+        return self._back(job_id)
+
+    def _meanwhile(self, request: HttpRequest, job_id: int) -> HttpResponse:
+        message = _("Job %(id)s has got other arguments meanwhile: here they are, nothing was changed.")
+        self.message_user(request, message % {"id": job_id}, messages.WARNING)
+        return HttpResponseRedirect(self._url("arguments", job_id))
+
+    def _ask(self, request: HttpRequest, job_id: int, job: Editable, form: ArgumentsForm) -> HttpResponse:
+        request.current_app = self.admin_site.name
+        handler = registry.find(job.kind)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": _("Edit the arguments of job %(id)s") % {"id": job_id},
+            "opts": self.opts,
+            "media": self.media,
+            "form": form,
+            "kind": job.kind,
+            "state": job.state,
+            "declared": "" if handler is None else _declared(handler),
+            "has_unique_key": job.unique_key is not None,
+            "back_url": self._url("change", job_id),
+            "list_url": reverse(
+                f"admin:awa_{self.opts.model_name}_changelist", current_app=self.admin_site.name
+            ),
+        }
+        return TemplateResponse(request, "admin/awa/edit_arguments.html", context)
+
+    def _back(self, job_id: int) -> HttpResponse:
+        return HttpResponseRedirect(self._url("change", job_id))
+
+    def _url(self, view: str, job_id: int) -> str:
+        name = f"admin:awa_{self.opts.model_name}_{view}"
+        return reverse(name, args=[job_id], current_app=self.admin_site.name)
+
+
+def _shown(job: Editable) -> str | None:
+    """The arguments as they are edited; None when there is too much of them."""
+    text = _pretty(job, job.args)
+    return text if len(text) <= LONGEST_SHOWN else None
+
+
+def _pretty(job: Editable, text: str) -> str:
+    secrets = find_secrets(text, registry.secret_names(job.kind, job.secret))
+    return pretty_json(text, limit=2 * LONGEST_SHOWN, secrets=secrets)
+
+
+def _mark(args: str) -> str:
+    """Names these arguments without telling anything of them."""
+    return salted_hmac("awa_django.admin.arguments", args, algorithm="sha256").hexdigest()
+
+
+def _declared(handler: registry.Handler) -> str:
+    """The parameters of the kind, as they are declared."""
+    parameters = list(inspect.signature(handler.function).parameters.values())
+    return ", ".join(str(parameter) for parameter in parameters[1 if handler.takes_context else 0 :])
+
+
+def _differences(job: Editable, text: str) -> list[str]:
+    """What changed, for the log: masked, and short."""
+    before, after = (read(_pretty(job, each), checks=False) for each in (job.args, text))
+    stored = read(job.args, checks=False)
+    written = read(text, checks=False)
+    found = []
+    for name in sorted({*stored, *written}):
+        if name in stored and name in written and stored[name] == written[name]:
+            continue
+        old, new = (_short(values[name]) if name in values else "nothing" for values in (before, after))
+        found.append(f"{name} {old} to {new}" if old != new else f"{name} changed")
+    return found
+
+
+def _short(value: Any) -> str:
+    text = write(value)
+    return text if len(text) <= LONGEST_LOGGED else f"{text[:LONGEST_LOGGED]}..."
