@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from awa_django.storage._sql import Connection, fetch
 
 # The number of the newest migration file that this code works on.
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 10
 
 
 def schema_version(connection: Connection) -> int | None:

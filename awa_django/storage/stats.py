@@ -1,19 +1,41 @@
 """Stats: ended runs per minute, queue and kind.
 
-Each finish inserts what it adds (a delta) in its own statement; here the deltas become rollups.
+Each finish inserts what it adds (a delta) in its own statement; here the deltas become rollups of a minute,
+kept for a while, and totals, kept for ever.
 """
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch, run
 
 
 def fold_stats(connection: Connection, *, batch: int) -> int:
-    """Fold up to ``batch`` deltas into ``awa.queue_stats``; how many there were."""
+    """Fold up to ``batch`` deltas into ``queue_stats`` and ``queue_totals``; how many there were."""
     count: int = fetch(connection, "fold_stats", batch=batch)[0][0]
     return count
+
+
+class Totals(NamedTuple):
+    """The ended runs of a queue and kind since the totals began, with histograms of waits and runs."""
+
+    queue: str
+    kind: str
+    completed: int
+    retried: int
+    failed: int
+    cancelled: int
+    wait_seconds: float
+    run_seconds: float
+    waits: list[int]
+    runs: list[int]
+
+
+def totals(connection: Connection, *, limit: int) -> list[Totals]:
+    """The first ``limit`` totals by queue and kind; as far as the leader has folded them."""
+    return [Totals._make(row) for row in fetch(connection, "stats_totals", limit=limit)]
 
 
 def prune_stats(connection: Connection, *, kept: timedelta) -> int:

@@ -17,7 +17,7 @@ from awa_django.models import QueueStats
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
-from awa_django.storage.stats import fold_stats, prune_stats
+from awa_django.storage.stats import fold_stats, prune_stats, totals
 from tests.conftest import Connect
 from tests.factories import insert_job, update_job
 from tests.waiting import wait_until
@@ -157,6 +157,29 @@ def test_histograms_of_a_minute_add_up_over_folds() -> None:
     assert found.run_histogram == expected
     assert found.wait_histogram == [0] * bucket(5) + [6]
     assert found.completed_count == 6
+
+
+def test_totals_outlive_the_rollups_of_their_minutes() -> None:
+    def ended(minute: str, kind: str, wait: int, run: int) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count, failed_count, "
+                "wait_seconds, run_seconds, wait_bucket, run_bucket) VALUES (%s, 'q', %s, 2, 1, 3, 6, %s, %s)",
+                [minute, kind, wait, run],
+            )
+
+    ended("2020-01-01 00:00Z", "a", 2, 0)
+    ended("2020-01-01 00:01Z", "a", 1, 0)
+    ended("2020-01-01 00:01Z", "b", 0, 3)
+    assert fold_stats(connection, batch=10) == 3
+    ended("2020-01-01 00:02Z", "a", 1, 2)
+    assert fold_stats(connection, batch=10) == 1
+    assert prune_stats(connection, kept=timedelta(days=7)) == 4
+    assert totals(connection, limit=10) == [
+        ("q", "a", 6, 0, 3, 0, 9.0, 18.0, [0, 6, 3], [6, 0, 3]),
+        ("q", "b", 2, 0, 1, 0, 3.0, 6.0, [3], [0, 0, 0, 3]),
+    ]
+    assert [each.kind for each in totals(connection, limit=1)] == ["a"]
 
 
 def test_histogram_leaves_out_what_workers_of_before_counted() -> None:

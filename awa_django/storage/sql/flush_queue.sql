@@ -9,4 +9,5 @@ TRUNCATE
     awa.job_kinds,
     awa.queue_stats,
     awa.queue_stats_deltas,
+    awa.queue_totals,
     awa.waiters

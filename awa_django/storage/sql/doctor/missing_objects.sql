@@ -3,7 +3,7 @@ WITH relations (name) AS (
     VALUES
         ('schema_version'), ('jobs_id_seq'), ('jobs_hot'), ('scheduled_jobs'), ('jobs'),
         ('job_unique_claims'), ('queue_meta'), ('cron_jobs'), ('runtime_instances'), ('leaders'),
-        ('job_kinds'), ('queue_stats'), ('queue_stats_deltas'), ('waiters')
+        ('job_kinds'), ('queue_stats'), ('queue_stats_deltas'), ('queue_totals'), ('waiters')
 ),
 indexes (name) AS (
     VALUES
@@ -11,7 +11,8 @@ indexes (name) AS (
         ('jobs_hot_attention'), ('scheduled_jobs_pkey'), ('scheduled_jobs_due'),
         ('scheduled_jobs_kind_due'), ('scheduled_jobs_queue_due'), ('idx_awa_jobs_unique'),
         ('schema_version_pkey'), ('queue_meta_pkey'), ('cron_jobs_pkey'), ('runtime_instances_pkey'),
-        ('leaders_pkey'), ('job_kinds_pkey'), ('queue_stats_pkey'), ('waiters_pkey')
+        ('leaders_pkey'), ('job_kinds_pkey'), ('queue_stats_pkey'), ('queue_totals_pkey'),
+        ('waiters_pkey')
 ),
 triggers (relation, name) AS (
     VALUES

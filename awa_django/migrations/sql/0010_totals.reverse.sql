@@ -1,0 +1,1 @@
+DROP TABLE awa.queue_totals;
