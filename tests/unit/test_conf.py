@@ -53,6 +53,7 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "IMPORTS": ["shop.handlers"],
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
+        "METRICS_TOKEN": "x",
         "PERIODIC": {},
         "MIDDLEWARE": [],
         "CARRY": ["language"],
