@@ -77,6 +77,9 @@ ACCESS: dict[str, Access] = {
         for name in ("hotjob", "deferredjob", "job")
         for view in ("change", "live")
     },
+    # It sums up the pages; what it shows of each is for those who may see that one.
+    "awa_dashboard_changelist": Access(read=frozenset({"view_queuemeta"})),
+    "awa_dashboard_data": Access(read=frozenset({"view_queuemeta"})),
     "awa_queuemeta_pause": Access(write=frozenset({"pause_queue"}), data={"queue": "mail"}),
     "awa_queuemeta_resume": Access(write=frozenset({"pause_queue"}), data={"queue": f"{MARK}.queue"}),
 }
