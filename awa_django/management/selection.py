@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from awa_django.operations import BATCH, LARGEST_ID
+from awa_django.operations.walk import BULK_KIND
 from awa_django.states import JobState
 from awa_django.storage.listing import ListedJob, Look, Wanted, list_jobs
 from awa_django.storage.status import limit_statement
@@ -59,11 +60,14 @@ def find(alias: str, wanted: Wanted, *, before_id: int | None, limit: int) -> Lo
 
 
 def walk(alias: str, wanted: Wanted, *, below: int) -> Iterator[list[ListedJob]]:
-    """All jobs that match with an id below that one, newest first, in batches."""
+    """All jobs that match with an id below that one, newest first, in batches.
+
+    Jobs that do such a walk themselves, for the admin, are left out unless they are what is looked for.
+    """
     place: int | None = below
     while place is not None:
-        jobs, place = _look(alias, wanted, before_id=place, limit=BATCH)
-        if jobs:
+        found, place = _look(alias, wanted, before_id=place, limit=BATCH)
+        if jobs := [job for job in found if job.kind != BULK_KIND or wanted.kind == BULK_KIND]:
             yield jobs
 
 

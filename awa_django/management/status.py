@@ -9,13 +9,13 @@ from typing import Any
 from django.db import connections, transaction
 
 from awa_django.storage import inspect, status
+from awa_django.storage.dashboard import SOON
 from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
 
 QUEUES_SHOWN = 200
 WORKERS_SHOWN = 500
 SPANS = (1, 5, 15)
-DUE_SOON = timedelta(minutes=1)
 # A process refreshes its row every 15 s.
 SILENT_AFTER = timedelta(minutes=1)
 # Three counts for each queue: with many queues each stops sooner, half a million index entries in all.
@@ -70,7 +70,7 @@ def ask_queues(alias: str) -> tuple[int, list[status.QueueStatus]]:
     connection = connections[alias]
     names = known_queues(connection, limit=QUEUES_SHOWN)
     cap = CAP if len(names) <= MANY else CAP_OF_MANY
-    return cap, status.queue_status(connection, names, cap=cap + 1, soon=DUE_SOON)
+    return cap, status.queue_status(connection, names, cap=cap + 1, soon=SOON)
 
 
 def queue_document(queue: status.QueueStatus, *, cap: int) -> dict[str, Any]:

@@ -2,87 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connections
 
 from awa_django import operations
-from awa_django.operations import OperationResult
-from awa_django.states import DEFERRED_STATES, UNFINISHED_STATES, JobState
+from awa_django.operations import Change, OperationResult
+from awa_django.operations.change import Operation
+from awa_django.states import JobState
 from awa_django.storage.operate import locate
 
 # Ids of each kind that an account names; it counts all.
 NAMED = 1_000
-UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb: ``done`` is what became of a job, ``states`` those that it may leave."""
+    """One verb: ``done`` is what became of a job."""
 
     name: str
-    help: str
+    operation: Operation
     done: str
-    states: frozenset[JobState]
-    run: Callable[[list[int], dict[str, Any], str], OperationResult]
+    help: str
+
+    @property
+    def states(self) -> frozenset[JobState]:
+        """Those that a job may leave by it."""
+        return Change(operation=self.operation).states
+
+    def run(self, job_ids: list[int], options: dict[str, Any], alias: str) -> OperationResult:
+        """Do it to these jobs. Raises: ValueError for a value that the operation refuses."""
+        if self.operation == "cancel":
+            return operations.cancel(job_ids, by=options["by"], reason=options["reason"], using=alias)
+        change = Change(
+            operation=self.operation,
+            priority=options.get("priority"),
+            run_at=options.get("at"),
+            queue=options.get("to"),
+        )
+        return change.apply(job_ids, by=options["by"], using=alias)
 
 
 VERBS = {
     verb.name: verb
     for verb in (
         Verb(
-            name="retry",
-            help="make failed and cancelled jobs available again, with all their attempts",
-            done="retried",
-            states=frozenset({JobState.FAILED, JobState.CANCELLED}),
-            run=lambda ids, _options, alias: operations.retry(ids, using=alias),
+            "retry", "retry", "retried", "make failed and cancelled jobs available, with all their attempts"
         ),
-        Verb(
-            name="cancel",
-            help="cancel jobs that have not ended; a running handler is told",
-            done="cancelled",
-            states=UNFINISHED_STATES,
-            run=lambda ids, options, alias: operations.cancel(
-                ids, by=options["by"], reason=options["reason"], using=alias
-            ),
-        ),
-        Verb(
-            name="run-now",
-            help="make scheduled and retryable jobs available at once",
-            done="made available",
-            states=DEFERRED_STATES,
-            run=lambda ids, _options, alias: operations.run_now(ids, using=alias),
-        ),
-        Verb(
-            name="reschedule",
-            help="change when jobs that have not started are due",
-            done="rescheduled",
-            states=UNSTARTED_STATES,
-            run=lambda ids, options, alias: operations.reschedule(ids, options["at"], using=alias),
-        ),
-        Verb(
-            name="set-priority",
-            help="change the priority of jobs that have not ended; a lower one runs sooner",
-            done="set",
-            states=UNFINISHED_STATES,
-            run=lambda ids, options, alias: operations.set_priority(ids, options["priority"], using=alias),
-        ),
-        Verb(
-            name="move",
-            help="move jobs that have not started, and have no unique key, to another queue",
-            done="moved",
-            states=UNSTARTED_STATES,
-            run=lambda ids, options, alias: operations.move_queue(ids, options["to"], using=alias),
-        ),
-        Verb(
-            name="delete",
-            help="delete jobs that do not run, with their errors and results",
-            done="deleted",
-            states=frozenset(JobState) - {JobState.RUNNING, JobState.WAITING_EXTERNAL},
-            run=lambda ids, _options, alias: operations.delete(ids, using=alias),
-        ),
+        Verb("cancel", "cancel", "cancelled", "cancel jobs that have not ended; a running handler is told"),
+        Verb("run-now", "run_now", "made available", "make scheduled and retryable jobs available at once"),
+        Verb("reschedule", "reschedule", "rescheduled", "change when jobs that have not started are due"),
+        Verb("set-priority", "set_priority", "set", "change the priority of jobs that have not ended"),
+        Verb("move", "move_queue", "moved", "move jobs that have not started to another queue"),
+        Verb("delete", "delete", "deleted", "delete jobs that do not run, with their errors and results"),
     )
 }
 

@@ -11,6 +11,7 @@ import pytest
 from awa_django import operations
 from awa_django.management import selection, verbs
 from awa_django.operations import OperationResult
+from awa_django.operations.walk import BULK_KIND
 from awa_django.states import JobState
 from tests.commands.conftest import Manage, Terminal
 from tests.factories import insert_job, reload_job
@@ -104,18 +105,27 @@ def test_account_names_some_and_counts_all(manage: Manage, monkeypatch: pytest.M
 
 
 @pytest.mark.django_db
+def test_walks_of_the_admin_are_left_alone(manage: Manage) -> None:
+    walker, other = insert_job(kind=BULK_KIND), insert_job()
+    manage("awa_jobs", "cancel", "--all-matching", "--queue", "default", "--yes")
+    assert (reload_job(walker).state, reload_job(other).state) == ("available", "cancelled")
+    manage("awa_jobs", "cancel", "--all-matching", "--kind", BULK_KIND, "--yes")
+    assert reload_job(walker).state == "cancelled"
+
+
+@pytest.mark.django_db
 def test_jobs_that_came_since_are_left(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "BATCH", 1)
     insert_job(queue="mail")
     insert_job(queue="mail")
     later: list[int] = []
-    delete = operations.delete
+    delete = operations.verbs.delete
 
     def enqueue_meanwhile(job_ids: list[int], *, using: str) -> OperationResult:
         later.append(insert_job(queue="mail"))
         return delete(job_ids, using=using)
 
-    monkeypatch.setattr(operations, "delete", enqueue_meanwhile)
+    monkeypatch.setattr(operations.verbs, "delete", enqueue_meanwhile)
     assert manage("awa_jobs", "delete", "--all-matching", "--queue=mail", "--yes").stdout.endswith(
         "2 deleted\n"
     )
@@ -149,7 +159,7 @@ def test_interrupted_it_says_how_far_it_was(manage: Manage, monkeypatch: pytest.
     monkeypatch.setattr(selection, "BATCH", 1)
     for _ in range(3):
         insert_job(queue="mail")
-    delete = operations.delete
+    delete = operations.verbs.delete
     calls: list[int] = []
 
     def interrupt(job_ids: list[int], *, using: str) -> OperationResult:
@@ -158,7 +168,7 @@ def test_interrupted_it_says_how_far_it_was(manage: Manage, monkeypatch: pytest.
             raise KeyboardInterrupt
         return delete(job_ids, using=using)
 
-    monkeypatch.setattr(operations, "delete", interrupt)
+    monkeypatch.setattr(operations.verbs, "delete", interrupt)
     ended = manage("awa_jobs", "delete", "--all-matching", "--queue", "mail", "--yes", "--json")
     assert (ended.code, ended.document["changed_count"]) == (130, 1)
     assert "goes on" in ended.stderr

@@ -35,7 +35,8 @@ def fill() -> None:
     insert_job("running", queue="mail")
     insert_job("failed", queue="mail")
     insert_job("completed", queue="mail")
-    insert_job("scheduled", queue="mail")
+    later = insert_job("scheduled", queue="mail")
+    update_job(later, run_at="now() + interval '2 hours'")
     soon = insert_job("scheduled", queue="mail")
     update_job(soon, run_at="now() + interval '30 s'")
     overdue = insert_job("retryable", queue="reports")
@@ -91,7 +92,7 @@ def test_counts_stop_at_the_cap(manage: Manage, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(status, "CAP", 3)
     for _ in range(4):
         insert_job(queue="mail")
-        insert_job("scheduled", queue="mail")
+        insert_job("scheduled", queue="mail", run_at="2999-01-01")
     [queue] = manage("awa_queues", "list", "--json").document
     assert (queue["available"], queue["deferred"], queue["capped"]) == (3, 3, ["available", "deferred"])
     assert manage("awa_queues", "list").stdout.count("over 3") == 2
@@ -219,9 +220,9 @@ def test_statement_that_takes_too_long_is_ended(manage: Manage, monkeypatch: pyt
     assert "too long" in ended.error
 
 
-@pytest.mark.parametrize("name", ["status_queues", "status_lag", "status_throughput"])
-def test_no_big_table_is_scanned(database_url: str, name: str) -> None:
+def test_no_big_table_is_scanned(database_url: str) -> None:
     params = {"queues": ["a", "b"], "cap": 501, "soon": 60.0, "spans": [1, 5, 15]}
+    plans: dict[str, Any] = {}
     with psycopg.connect(database_url) as session:
         for table, run_at in (("jobs_hot", "now()"), ("scheduled_jobs", "now() + number * interval '1 s'")):
             session.execute(
@@ -229,8 +230,11 @@ def test_no_big_table_is_scanned(database_url: str, name: str) -> None:
                 "FROM generate_series(1, 20000) AS number".encode()
             )
             session.execute(f"ANALYZE awa.{table}".encode())
-        row = session.execute(f"EXPLAIN (FORMAT JSON) {statement(name)}".encode(), params).fetchone()
+        for name in ("status_queues", "status_lag", "status_throughput"):
+            row = session.execute(f"EXPLAIN (FORMAT JSON) {statement(name)}".encode(), params).fetchone()
+            assert row is not None
+            plans[name] = row[0][0]["Plan"]
         session.rollback()
-    assert row is not None
-    nodes = list(_nodes(row[0][0]["Plan"]))
-    assert not [node for node in nodes if node["Node Type"] == "Seq Scan" and "jobs" in node["Relation Name"]]
+    for name, plan in plans.items():
+        scans = [node for node in _nodes(plan) if node["Node Type"] == "Seq Scan"]
+        assert not [scan for scan in scans if "jobs" in scan["Relation Name"]], name
