@@ -19,7 +19,7 @@ install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[e
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
-	@echo 'make demo-web     the shop page and the admin on 127.0.0.1'
+	@echo 'make demo-web     a shop with visitors, and the dashboard in its admin, on 127.0.0.1'
 	@echo 'make test         the test suite; needs nothing but the package index'
 	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
 	@echo 'make matrix       the core of the suite on each Python, Django and PostgreSQL, and Wagtail on our backend'

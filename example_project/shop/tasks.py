@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from datetime import timedelta
 from decimal import Decimal
 
@@ -86,6 +87,16 @@ async def notify_warehouse(context: JobContext, order_id: int) -> str:
     sent = message(context, Message.Purpose.WAREHOUSE, "warehouse", f"Pack order {order_id}.")
     await Message.objects.abulk_create([sent], ignore_conflicts=True)
     return f"parcel-{order_id}"
+
+
+@job(queue="warehouse", takes_context=True, timeout=timedelta(minutes=2))
+def print_labels(context: JobContext, count: int) -> None:
+    """Takes half a second a label, and says how far it is; stops between two when it is cancelled."""
+    for done in range(count):
+        if context.is_cancelled:
+            return
+        context.progress(100 * done / count, f"{done} of {count} labels")
+        time.sleep(0.5)  # the printer
 
 
 @job(queue="bulk", priority=4, takes_context=True)

@@ -91,14 +91,16 @@ def test_demo_web_serves_the_shop_and_the_admin_until_it_is_stopped(worker_env: 
                 lambda: fetch(f"http://127.0.0.1:{port}/"), timeout=60, message=lambda: "".join(output)
             )
             assert "Place order" in page
-            assert "Background jobs" in login(f"http://127.0.0.1:{port}/admin/login/?next=/admin/")
+            dashboard = login(f"http://127.0.0.1:{port}/admin/login/", next_page="/admin/awa/dashboard/")
+            assert "Ended per minute" in dashboard
             wait_until(lambda: Job.objects.filter(state="completed").count() > 20, timeout=30)
+            wait_until(lambda: Order.objects.count() > 20, timeout=30)  # visitors order too
         finally:
             process.send_signal(signal.SIGINT)
             code = process.wait(60)
             reader.join()
     assert code == 0, "".join(output)
-    assert "password demo" in "".join(output)
+    assert "/admin/awa/dashboard/" in "".join(output)
     assert fetch(f"http://127.0.0.1:{port}/") == ""
     assert not RuntimeInstance.objects.exists()
 
@@ -125,10 +127,10 @@ def fetch(url: str) -> str:
         return ""
 
 
-def login(url: str) -> str:
+def login(url: str, *, next_page: str) -> str:
     """The page behind Django's login form, as the demo user."""
     opener: Any = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     form = opener.open(url, timeout=10).read().decode()
     token = form.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
-    fields = f"csrfmiddlewaretoken={token}&username=demo&password=demo&next=/admin/"
+    fields = f"csrfmiddlewaretoken={token}&username=demo&password=demo&next={next_page}"
     return str(opener.open(url, data=fields.encode(), timeout=10).read().decode())

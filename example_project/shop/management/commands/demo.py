@@ -23,6 +23,7 @@ from example_project.shop.demo.account import LEGEND, account, endings, rates
 from example_project.shop.demo.load import Ending, Load, enqueue_load
 from example_project.shop.demo.periodic import has_fired
 from example_project.shop.demo.processes import MANAGE, running, stopped_by_signals
+from example_project.shop.demo.traffic import Traffic
 
 LOGIN = "demo"
 # How often the progress bar asks the database.
@@ -37,24 +38,28 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--orders", type=int, default=2000, help="size of the load (default: 2000 orders)"
+            "--orders", type=int, help="size of the load (default: 2000 orders, with --web 200)"
         )
         parser.add_argument("--processes", type=int, default=2, help="children of the worker (default: 2)")
         parser.add_argument(
             "--timeout", type=float, default=90, metavar="SECONDS", help="give up after this (default: 90)"
         )
         parser.add_argument(
-            "--web", action="store_true", help="serve the shop page and the admin on 127.0.0.1"
+            "--web", action="store_true", help="serve the shop and the admin, with visitors, on 127.0.0.1"
         )
         parser.add_argument("--port", type=int, default=8000, help="port for --web (default: 8000)")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        if options["orders"] < 1:
+        # What keeps coming to the web demo shall not be dwarfed by what it began with.
+        orders = options["orders"]
+        if orders is None:
+            orders = 200 if options["web"] else 2000
+        if orders < 1:
             raise CommandError("--orders must be at least 1")
         self.console = Console()
         call_command("migrate", verbosity=0)
         started = time.monotonic()
-        load = enqueue_load(f"demo-{secrets.token_hex(4)}", options["orders"])
+        load = enqueue_load(f"demo-{secrets.token_hex(4)}", orders)
         self.console.print(
             f"{len(load.ids())} jobs enqueued in {time.monotonic() - started:.1f} s; "
             f"{len(load.rolled_back)} orders rolled back, with their jobs"
@@ -113,15 +118,18 @@ class Command(BaseCommand):
                 time.sleep(LOOK_EVERY)
 
     def _serve(self, worker: tuple[str, ...], port: int) -> None:
-        """The shop and the admin, with a worker, until Ctrl-C."""
+        """The shop and the admin, with a worker and visitors, until Ctrl-C."""
         self._make_login()
         address = f"127.0.0.1:{port}"
         with running(*worker) as jobs, running("runserver", "--noreload", address) as web:
             self.console.print(
-                f"\nShop   http://{address}/\nAdmin  http://{address}/admin/  (login demo, password demo)"
+                f"\nDashboard  http://{address}/admin/awa/dashboard/  (login demo, password demo)"
+                f"\nShop       http://{address}/\nAdmin      http://{address}/admin/"
             )
-            self.console.print("Ctrl-C stops the server and the worker.\n")
+            self.console.print("Orders keep coming in. Ctrl-C stops the server and the worker.\n")
+            traffic = Traffic()
             while jobs.poll() is None and web.poll() is None:
+                traffic.step()
                 time.sleep(LOOK_EVERY)
             ended = "server" if jobs.poll() is None else "worker"
         raise CommandError(f"the {ended} ended by itself: its output says why")
