@@ -18,7 +18,15 @@ from awa_django.registry import MASKED_KEY, secret_names
 from awa_django.states import JobState
 
 DATA = ("args", "progress", "result", "metadata")
-INSTANTS = ("created_at", "run_at", "attempted_at", "heartbeat_at", "deadline_at", "finalized_at")
+# Each with what people call it.
+INSTANTS = {
+    "created_at": "created",
+    "run_at": "due",
+    "attempted_at": "begun",
+    "heartbeat_at": "heartbeat",
+    "deadline_at": "deadline",
+    "finalized_at": "ended",
+}
 NUMBERS = ("priority", "attempt", "max_attempts", "run_lease")
 # The keys of an error entry that have a place of their own; the others are in ``more``.
 ENTRY_KEYS = ("at", "attempt", "run_lease", "outcome", "class", "error", "traceback", "worker", "by")
@@ -61,7 +69,7 @@ def show(out: Output, job: dict[str, Any]) -> None:
         ("state", Cell(job["state"], STYLES.get(job["state"], ""))),  # type: ignore[arg-type]
         ("priority", number(job["priority"])),
         ("attempts", f"{job['attempt']} of {job['max_attempts']}, {job['run_lease']} claims"),
-        *((name.removesuffix("_at"), instant(job[name])) for name in INSTANTS if job[name] is not None),
+        *((label, instant(job[name])) for name, label in INSTANTS.items() if job[name] is not None),
     ]
     if job["worker"] is not None:
         facts.append(("worker", job["worker"]))

@@ -127,7 +127,7 @@ class Output:
             self._stdout.write("\x1b[H\x1b[2J", ending="")
 
     def _rich_table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, header_style="bold", padding=(0, 1, 0, 0), pad_edge=False)
         for name, cell in zip(columns, rows[0], strict=True):
             table.add_column(Text(name), justify="right" if cell.is_number else "left", overflow="fold")
         for row in rows:

@@ -12,7 +12,7 @@ from awa_django.management.base import NOT_AS_ASKED, OperatorCommand
 from awa_django.management.output import Cell, duration, instant, number, shorten
 from awa_django.management.status import Status
 from awa_django.storage.inspect import SCHEMA_VERSION
-from awa_django.storage.status import QueueStatus, Throughput, WorkerStatus
+from awa_django.storage.status import QueueStatus, Throughput
 
 
 class Command(OperatorCommand):
@@ -87,7 +87,7 @@ class Command(OperatorCommand):
         self.out.line("")
         self.out.table(
             ("WORKER", "HOST", "PID", "RUNS", "OF", "QUEUES", "UP", "SEEN", "STATE"),
-            list(_worker_rows(found.workers)),
+            list(_worker_rows(found)),
             title="Workers",
         )
         self.out.line("")
@@ -145,8 +145,8 @@ def _slow(seconds: float | None, bound: float) -> Any:
     return "warning" if seconds is not None and seconds > bound else ""
 
 
-def _worker_rows(workers: list[WorkerStatus]) -> Iterator[tuple[Cell | str, ...]]:
-    for worker in workers:
+def _worker_rows(found: Status) -> Iterator[tuple[Cell | str, ...]]:
+    for worker in found.workers:
         is_silent = worker.unseen_seconds > status.SILENT_AFTER.total_seconds()
         state = "silent" if is_silent else "draining" if worker.draining else "alive"
         yield (
@@ -156,7 +156,7 @@ def _worker_rows(workers: list[WorkerStatus]) -> Iterator[tuple[Cell | str, ...]
             number(worker.running),
             Cell("-", is_number=True) if worker.supervisor is None else number(worker.concurrency),
             ", ".join(worker.queues) if worker.supervisor is None else "",
-            instant(worker.started_at),
+            duration(max((found.now - worker.started_at).total_seconds(), 0)),
             Cell(f"{shorten(max(worker.unseen_seconds, 0))} ago", is_number=True),
             Cell(state, "bad" if is_silent else "warning" if worker.draining else "good"),
         )
