@@ -72,7 +72,7 @@ class ArgumentsMixin(ModelAdmin):
             except InvalidJob as exc:
                 form.add_error("args", str(exc))
         elif request.method != "POST":
-            form.initial = {"args": shown, "seen": _mark(job.args)}
+            form.initial = {"args": shown, "seen": mark(job.args)}
         return self._ask(request, object_id, job, form)
 
     def _save(
@@ -84,14 +84,14 @@ class ArgumentsMixin(ModelAdmin):
         try:
             text = write(unmask(wanted, read(shown, checks=False), before))
         except Masked as exc:
-            if not constant_time_compare(data["seen"], _mark(job.args)):
+            if not constant_time_compare(data["seen"], mark(job.args)):
                 return self._meanwhile(request, job_id)
             raise InvalidJob(str(exc)) from exc
         if read(text) == before:  # sent twice, or nothing was typed
             message = _("Job %(id)s has these arguments already.") % {"id": job_id}
             self.message_user(request, message, messages.WARNING)
             return self._back(job_id)
-        if not constant_time_compare(data["seen"], _mark(job.args)):
+        if not constant_time_compare(data["seen"], mark(job.args)):
             return self._meanwhile(request, job_id)
         with transaction.atomic(using=get_settings().database):
             result = operations.edit_args(job_id, text, seen=job.args)
@@ -152,7 +152,7 @@ def _pretty(job: Editable, text: str) -> str:
     return pretty_json(text, limit=2 * LONGEST_SHOWN, secrets=secrets)
 
 
-def _mark(args: str) -> str:
+def mark(args: str) -> str:
     """Names these arguments without telling anything of them."""
     return salted_hmac("awa_django.admin.arguments", args, algorithm="sha256").hexdigest()
 

@@ -134,6 +134,7 @@ class Job(JobColumns):
             ("set_job_priority", "Can set the priority of jobs"),
             ("move_job", "Can move jobs to another queue"),
             ("delete_job", "Can delete jobs"),
+            ("edit_job_args", "Can edit the arguments of jobs that do not run"),
         ]
         verbose_name = "job"
         verbose_name_plural = "all jobs"

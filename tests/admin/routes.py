@@ -14,6 +14,7 @@ from django.db import connection
 from django.urls import URLPattern, URLResolver, reverse
 
 from awa_django.admin.actions import JOB_ACTIONS
+from awa_django.admin.arguments import mark
 from tests.factories import insert_job
 
 PAGES = {
@@ -76,6 +77,14 @@ ACCESS: dict[str, Access] = {
         f"awa_{name}_{view}": Access(read=frozenset({f"view_{name}"}))
         for name in ("hotjob", "deferredjob", "job")
         for view in ("change", "live")
+    },
+    **{
+        f"awa_{name}_arguments": Access(
+            read=frozenset({f"view_{name}", "edit_job_args"}),
+            write=frozenset({f"view_{name}", "edit_job_args"}),
+            data={"args": '{"a": 1}', "seen": mark("{}")},
+        )
+        for name in ("hotjob", "deferredjob", "job")
     },
     # It sums up the pages; what it shows of each is for those who may see that one.
     "awa_dashboard_changelist": Access(read=frozenset({"view_queuemeta"})),
