@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.core.cache import cache
 from django.test import Client
 
 Login = Callable[..., Client]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_seen() -> Iterator[None]:
+    """No test is shown what the dashboard kept of another's rows."""
+    cache.clear()
+    yield
+    cache.clear()
 
 
 @pytest.fixture

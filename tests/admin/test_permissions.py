@@ -185,9 +185,11 @@ def target_of(name: str, action: str) -> int | str:
     return insert_job("failed" if action == "retry_jobs" else "available", kind=f"{MARK}.kind")
 
 
-def post_action(client: Client, name: str, action: str, target: int | str, method: str = "post") -> Any:
+def post_action(
+    client: Client, name: str, action: str, target: int | str, *, method: str = "post", **more: str
+) -> Any:
     data = {"action": action, ACTION_CHECKBOX_NAME: [target], "index": "0", "confirmed": "1", **FORM_DATA}
-    return getattr(client, method)(reverse(f"admin:awa_{name}_changelist"), data)
+    return getattr(client, method)(reverse(f"admin:awa_{name}_changelist"), {**data, **more})
 
 
 @pytest.mark.parametrize(("name", "action"), CASES)
@@ -200,8 +202,9 @@ def test_an_action_needs_its_own_permission(
         client = grant(role)
         count = row_changes()
         assert action not in client.get(reverse(f"admin:awa_{name}_changelist")).content.decode()
-        assert post_action(client, name, action, target).status_code in (200, 302)  # the list again
-        assert row_changes() == count
+        for more in ({}, {"select_across": "1"}):
+            assert post_action(client, name, action, target, **more).status_code in (200, 302)
+            assert row_changes() == count
     for role in ({needed}, everything - {view}):
         client = grant(role)
         count = row_changes()
@@ -211,7 +214,7 @@ def test_an_action_needs_its_own_permission(
         assert row_changes() == count
     client = grant({view, needed})
     count = row_changes()
-    post_action(client, name, action, target, "get")
+    post_action(client, name, action, target, method="get")
     assert row_changes() == count
     assert post_action(client, name, action, target).status_code == 302
     assert row_changes() > count
