@@ -306,6 +306,7 @@ def test_jobs_that_are_claimed_before(served: None) -> None:
     insert_job(priority=1)
     insert_job(priority=3)
     insert_job(queue="mail")
+    update_job(insert_job(priority=1), run_at="now() + interval '1 hour'")
     job_id = insert_job()
     insert_job()
     reason = only(job_id)
@@ -341,6 +342,8 @@ def test_a_job_whose_key_another_one_holds(served: None) -> None:
     assert str(holder_id) in conflict.text
     operations.delete(holder_id)
     assert codes(job_id) == ["future"]
+    own = insert_job("scheduled", unique_key=bytes(16), unique_states="11101001")
+    assert codes(own) == ["future"]  # it holds its key itself
 
 
 def test_attempts_that_are_used_up(served: None) -> None:
