@@ -6,21 +6,19 @@ enough for an installation: all of it is in the database. docs/metrics.md explai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import accumulate
-from typing import Literal, TypeAlias
 
 from django.db import connections, transaction
 
 from awa_django import registry
 from awa_django.conf import get_settings
+from awa_django.exposition import Family, Labels, Sample, as_text, gauge
 from awa_django.histogram import BOUNDS
 from awa_django.storage import stats, status, survey
 from awa_django.storage.queues import known_queues
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Milliseconds: a scrape that takes longer is none, and must not add to the load.
 PATIENCE = 5_000
 QUEUES = 200
@@ -33,31 +31,10 @@ KINDS, AVAILABLE_SAMPLED = 1_000, 1_000
 # A process refreshes its row every 15 s.
 SILENT_AFTER = 60.0
 
-Labels: TypeAlias = Mapping[str, str]
-Sample: TypeAlias = tuple[str, Labels, float]
-"""What stands behind the name of the family, the labels and the value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """One metric with its samples."""
-
-    name: str
-    type: Literal["counter", "gauge", "histogram"]
-    help: str
-    samples: Sequence[Sample]
-
-    def lines(self) -> Iterator[str]:
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.type}"
-        for suffix, labels, value in self.samples:
-            pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-            yield f"{self.name}{suffix}{{{pairs}}} {value}" if pairs else f"{self.name}{suffix} {value}"
-
 
 def render() -> str:
     """All metrics now, as text. Raises: DatabaseError when the database does not answer in time."""
-    return "".join(f"{line}\n" for family in collect() for line in family.lines())
+    return as_text(collect())
 
 
 def collect() -> list[Family]:
@@ -76,11 +53,11 @@ def collect() -> list[Family]:
         totals = stats.totals(connection, limit=PAIRS + 1)
     return [
         *_queues(queues),
-        _gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", cap),
-        _gauge(
+        gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", cap),
+        gauge(
             "awa_promotion_lag_seconds", "How long the first deferred job has been due.", max(lag or 0.0, 0.0)
         ),
-        _gauge(
+        gauge(
             "awa_unknown_kinds",
             "Kinds of waiting jobs that this process has no handler for.",
             sum(registry.find(kind) is None for kind in waiting),
@@ -93,7 +70,7 @@ def collect() -> list[Family]:
             [("", {"duty": each.duty}, int(each.holder is not None)) for each in leaders],
         ),
         *_totals(totals[:PAIRS]),
-        _gauge(
+        gauge(
             "awa_metrics_truncated",
             "Whether there are more queues or kinds than are told.",
             int(len(names) >= QUEUES or len(totals) > PAIRS),
@@ -102,29 +79,29 @@ def collect() -> list[Family]:
 
 
 def _queues(queues: Sequence[status.QueueStatus]) -> Iterator[Family]:
-    def gauge(name: str, text: str, values: Iterable[float]) -> Family:
+    def by_queue(name: str, text: str, values: Iterable[float]) -> Family:
         labelled = zip(queues, values, strict=True)
         return Family(name, "gauge", text, [("", {"queue": each.queue}, value) for each, value in labelled])
 
-    yield gauge(
+    yield by_queue(
         "awa_queue_runnable", "Jobs that could run now (capped).", (each.available for each in queues)
     )
-    yield gauge(
+    yield by_queue(
         "awa_queue_oldest_runnable_age_seconds",
         "How long the longest waiting job that could run now has been due.",
         (max(each.available_seconds or 0.0, 0.0) for each in queues),
     )
-    yield gauge("awa_queue_running", "Jobs that run.", (each.running for each in queues))
-    yield gauge(
+    yield by_queue("awa_queue_running", "Jobs that run.", (each.running for each in queues))
+    yield by_queue(
         "awa_queue_deferred", "Jobs for later and retries (capped).", (each.deferred for each in queues)
     )
-    yield gauge(
+    yield by_queue(
         "awa_queue_overdue", "Deferred jobs that are due already (capped).", (each.overdue for each in queues)
     )
-    yield gauge(
+    yield by_queue(
         "awa_queue_failed", "Failed jobs that are kept, of the newest ones.", (each.failed for each in queues)
     )
-    yield gauge("awa_queue_paused", "Whether the queue is paused.", (int(each.paused) for each in queues))
+    yield by_queue("awa_queue_paused", "Whether the queue is paused.", (int(each.paused) for each in queues))
 
 
 def _workers(workers: Sequence[status.WorkerStatus]) -> Iterator[Family]:
@@ -135,7 +112,7 @@ def _workers(workers: Sequence[status.WorkerStatus]) -> Iterator[Family]:
     samples: list[Sample] = [("", {"state": state}, count) for state, count in counts.items()]
     yield Family("awa_workers", "gauge", "Workers that say they live, by state.", samples)
     children = [each for each in workers if each.supervisor is not None and _state(each) == "alive"]
-    yield _gauge(
+    yield gauge(
         "awa_worker_slots",
         "Jobs that the workers alive can run at once.",
         sum(each.concurrency for each in children),
@@ -181,11 +158,3 @@ def _histogram(labels: Labels, counts: Sequence[int], seconds: float) -> Iterato
         yield "_bucket", {**labels, "le": bound}, count
     yield "_sum", labels, seconds
     yield "_count", labels, sums[-1]
-
-
-def _gauge(name: str, text: str, value: float) -> Family:
-    return Family(name, "gauge", text, [("", {}, value)])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')

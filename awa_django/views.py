@@ -10,7 +10,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from awa_django.conf import get_settings
-from awa_django.metrics import CONTENT_TYPE, render
+from awa_django.exposition import CONTENT_TYPE
+from awa_django.metrics import render
 
 PERMISSION = "awa.view_queuestats"
 

@@ -19,10 +19,13 @@ from django.test.utils import CaptureQueriesContext
 
 from awa_django import metrics, views
 from awa_django.conf import get_settings
+from awa_django.exposition import Family
 from awa_django.histogram import bucket
 from awa_django.management.commands import awa_metrics
-from awa_django.metrics import Family, collect, render
+from awa_django.metrics import collect, render
 from awa_django.storage.stats import fold_stats
+from awa_django.worker.health import Health
+from awa_django.worker.measure import families as worker_families
 from tests import handlers
 from tests.conftest import PROJECT_DIR
 from tests.factories import insert_job, update_job
@@ -305,11 +308,15 @@ def test_command_prints_or_replaces_a_file(tmp_path: Path) -> None:
         call_command("awa_metrics", output=tmp_path / "none" / "awa.prom")
 
 
+def families() -> list[Family]:
+    """Those of the whole queue, and of one worker."""
+    return [*collect(), *worker_families(Health("w", 1.0, False, [], 1), int, 0)]
+
+
 def series() -> set[str]:
     """Every name that a query can name."""
-    families: list[Family] = collect()
     suffixes = {"histogram": ("_bucket", "_sum", "_count")}
-    return {each.name + suffix for each in families for suffix in suffixes.get(each.type, ("",))}
+    return {each.name + suffix for each in families() for suffix in suffixes.get(each.type, ("",))}
 
 
 def test_alert_rules_name_metrics_that_exist() -> None:
@@ -341,7 +348,7 @@ def test_dashboard_names_metrics_that_exist() -> None:
 
 def test_page_explains_every_metric_and_no_other() -> None:
     page = (PROJECT_DIR / "docs/metrics.md").read_text()
-    assert set(re.findall(r"^\| `(awa_[a-z_]+)` ", page, re.MULTILINE)) == {each.name for each in collect()}
+    assert set(re.findall(r"^\| `(awa_[a-z_]+)` ", page, re.MULTILINE)) == {each.name for each in families()}
     assert set(NAME.findall(page)) - {"awa_django", "awa_metrics"} <= series() | {
         each.name for each in collect()
     }

@@ -53,7 +53,8 @@ class Children:
 
     def count(self, counter: Counter) -> int:
         """A counter over all children, the dead ones included."""
-        return self._done_before.get(counter, 0) + sum(child[counter] for child in self.living())
+        with self._lock:
+            return self._done_before.get(counter, 0) + sum(child[counter] for child in self._living)
 
     @property
     def held_count(self) -> int:
@@ -167,9 +168,9 @@ class Children:
     def _bury(self, child: ChildProcess, reconciler: Reconciler, *, killed: bool) -> None:
         with self._lock:
             self._living.remove(child)
-        for counter in Counter:
-            if counter < Counter.HELD:
-                self._done_before[counter] = self._done_before.get(counter, 0) + child[counter]
+            for counter in Counter:
+                if counter < Counter.HELD:
+                    self._done_before[counter] = self._done_before.get(counter, 0) + child[counter]
         if self._budget_left is not None and child.budget is not None:
             self._budget_left += child.budget - (child[Counter.CLAIMED] - child[Counter.RELEASED])
         how = child.how_it_died()

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 from awa_django.errors import ConfigurationError
+from awa_django.exposition import CONTENT_TYPE
 from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter
@@ -117,11 +118,11 @@ def examine(
 class HealthServer:
     """Serves the health of one worker on ``host:port``."""
 
-    def __init__(self, address: str, look: Callable[[], Health]) -> None:
+    def __init__(self, address: str, look: Callable[[], Health], measure: Callable[[], str]) -> None:
         """Raises: ConfigurationError when the address is none, or taken."""
         host, _, port = address.rpartition(":")
         try:
-            self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), _handler(look))
+            self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), _handler(look, measure))
         except (OSError, ValueError, OverflowError) as exc:
             raise ConfigurationError(
                 f"AWA['HEALTH'] must be a free 'host:port', not {address!r}: {exc}"
@@ -142,19 +143,25 @@ class HealthServer:
         self._server.server_close()
 
 
-def _handler(look: Callable[[], Health]) -> type[BaseHTTPRequestHandler]:
+def _handler(look: Callable[[], Health], measure: Callable[[], str]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # a client that says nothing holds its thread no longer
 
         def do_GET(self) -> None:
+            if self.path == "/metrics":
+                self._answer(200, CONTENT_TYPE, measure())
+                return
             health = look()
             good = {"/healthz": health.is_live, "/readyz": health.is_ready}.get(self.path)
             if good is None:
-                self.send_error(404, "only /healthz and /readyz are served")
+                self.send_error(404, "only /healthz, /readyz and /metrics are served")
                 return
-            body = health.as_json().encode()
-            self.send_response(200 if good else 503)
-            self.send_header("Content-Type", "application/json")
+            self._answer(200 if good else 503, "application/json", health.as_json())
+
+        def _answer(self, status: int, content_type: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
             self.end_headers()

@@ -38,6 +38,7 @@ from awa_django.worker.health import Health, HealthServer, examine
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
 from awa_django.worker.listener import Listener
+from awa_django.worker.measure import measure
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.promoter import Promoter
 from awa_django.worker.pruner import Pruner
@@ -86,7 +87,7 @@ class Supervisor:
             end.setblocking(False)
         self._make_services()
         address = get_settings().health
-        self._health_server = None if address is None else HealthServer(address, self.health)
+        self._health_server = None if address is None else HealthServer(address, self.health, self.metrics)
 
     def run(self) -> int:
         """Run until stopped, drained, or out of bounds; the exit code."""
@@ -120,6 +121,10 @@ class Supervisor:
             services=self._services,
             children=self.children.living(),
         )
+
+    def metrics(self) -> str:
+        """What this worker counts, as Prometheus reads it; from any thread."""
+        return measure(self.health(), self._count, self.children.held_count)
 
     def stop(self, reason: str) -> None:
         """Begin to stop, as the first signal does; from any thread."""
@@ -295,10 +300,14 @@ class Supervisor:
         self._question.close()
         self._poke.close()
         self._poked.close()
-        counts = {counter: self.children.count(counter) for counter in Counter if counter < Counter.HELD}
-        counts[Counter.SUPERSEDED] += sum(service.superseded_count for service in self._services)
+        counts = {counter: self._count(counter) for counter in Counter if counter < Counter.HELD}
         told = ", ".join(f"{count} {each.name.lower().replace('_', ' ')}" for each, count in counts.items())
         logger.info("worker %s ended: %s", self.name, told)
+
+    def _count(self, counter: Counter) -> int:
+        """A counter over all children there ever were, with what the services count beside them."""
+        beside = sum(service.superseded_count for service in self._services)
+        return self.children.count(counter) + (beside if counter == Counter.SUPERSEDED else 0)
 
     def _say_goodbye(self) -> None:
         for step in (self.leader.resign, self.reconciler.withdraw):

@@ -355,6 +355,9 @@ def test_health_is_served_while_the_worker_works(database: Database, start_worke
     assert all(loop["ready"] for loop in told["loops"].values())
     handlers.sleep.enqueue(seconds=1.5)
     wait_until(lambda: database.effects("started"), message=worker.text)
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=5) as answer:
+        counted = set(answer.read().decode().splitlines())
+    assert {"awa_worker_ready 1", "awa_worker_held 1", "awa_worker_claimed_total 1"} <= counted
     worker.signal(signal.SIGTERM)
     wait_until(lambda: ask("/readyz")[0] == 503 and ask("/readyz")[1]["draining"], message=worker.text)
     assert worker.wait() == 0

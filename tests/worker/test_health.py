@@ -101,7 +101,7 @@ def test_loop_that_does_not_work_grows_old(mode: str, monkeypatch: pytest.Monkey
 @pytest.fixture
 def server() -> Iterator[tuple[HealthServer, list[Health]]]:
     shown = [health(Loop("good", 0.0, 1.0))]
-    server = HealthServer("127.0.0.1:0", lambda: shown[0])
+    server = HealthServer("127.0.0.1:0", lambda: shown[0], lambda: "awa_worker_ready 1\n")
     server.start()
     yield server, shown
     server.stop()
@@ -125,6 +125,7 @@ def test_server_answers_by_health(server: tuple[HealthServer, list[Health]]) -> 
     code, body = ask(serving, "/healthz")
     assert (code, json.loads(body)["loops"]["old"]["live"]) == (503, False)
     assert ask(serving, "/anything")[0] == 404
+    assert ask(serving, "/metrics") == (200, "awa_worker_ready 1\n")
 
 
 @pytest.mark.parametrize(
@@ -132,9 +133,9 @@ def test_server_answers_by_health(server: tuple[HealthServer, list[Health]]) -> 
 )
 def test_unusable_address_is_refused_by_name(address: str) -> None:
     with pytest.raises(ConfigurationError, match="AWA\\['HEALTH'\\] must be a free 'host:port'"):
-        HealthServer(address, health)
+        HealthServer(address, health, str)
 
 
 def test_taken_port_is_refused(server: tuple[HealthServer, list[Health]]) -> None:
     with pytest.raises(ConfigurationError, match="must be a free"):
-        HealthServer(f"127.0.0.1:{server[0].port}", health)
+        HealthServer(f"127.0.0.1:{server[0].port}", health, str)
