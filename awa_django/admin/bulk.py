@@ -152,7 +152,7 @@ def _ask(
         "form": form,
         "what": describe(selection),
         "states": ", ".join(state.replace("_", " ") for state in selection.states(change)),
-        "count": changelist.result_count,
+        "count": f"{changelist.result_count:,}",
         "is_capped": changelist.paginator.is_capped,
         "is_window": changelist.window is not None or changelist.line_cap > 0,
         "queue": get_settings().bulk_queue,
