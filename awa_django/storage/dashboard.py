@@ -19,7 +19,7 @@ from awa_django.storage.queues import known_queues
 STATEMENT_TIMEOUT = timedelta(seconds=2)
 QUEUES_CAP = 100
 # Entries of indexes read to count what is in the queues: four counts each, 0.1 s at most.
-COUNTED_IN_QUEUES = 400_000
+COUNTED_IN_QUEUES = 160_000
 LOWEST_CAP, HIGHEST_CAP = 1_000, 10_000
 RUNNING_CAP = 2_000
 # Read by their rows: the index of failed jobs does not know their queue.
@@ -145,7 +145,8 @@ def take_snapshot(connection: Connection, *, stale_after: timedelta) -> Snapshot
     fetch(hurried, "dashboard/bounds", milliseconds=int(STATEMENT_TIMEOUT / timedelta(milliseconds=1)))
     due = next_due(hurried)
     names = known_queues(hurried, limit=QUEUES_CAP)
-    cap = max(LOWEST_CAP, min(HIGHEST_CAP, COUNTED_IN_QUEUES // (4 * max(len(names), 1))))
+    share = COUNTED_IN_QUEUES // (4 * max(len(names), 1))
+    cap = max(LOWEST_CAP, min(HIGHEST_CAP, share // 1_000 * 1_000))
     return Snapshot(
         now=due.now,
         next_due_at=due.run_at,

@@ -1,6 +1,7 @@
 -- How many deferred jobs are due in each span from now, counted to a cap each.
 -- Params: starts, ends (parallel arrays: seconds from now; null is without end), cap.
--- Index: scheduled_jobs_due. It reads `state`, which is always one of these two (see next_due.sql).
+-- Index: scheduled_jobs_due, and that alone where VACUUM has been: rows are named by pairs of (run_at, id),
+-- the order of no other index.
 SELECT counted.count
 FROM unnest(
     %(starts)s::double precision[],
@@ -10,9 +11,12 @@ CROSS JOIN LATERAL (
     SELECT count(*)
     FROM (
         SELECT FROM awa.scheduled_jobs AS job
-        WHERE job.state IN ('scheduled', 'retryable')
-          AND job.run_at >= coalesce(now() + make_interval(secs => span.start), '-infinity')
-          AND job.run_at < coalesce(now() + make_interval(secs => span.finish), 'infinity')
+        WHERE (job.run_at, job.id) > (
+            coalesce(now() + make_interval(secs => span.start), '-infinity'), 0::bigint
+        )
+          AND (job.run_at, job.id) < (
+              coalesce(now() + make_interval(secs => span.finish), 'infinity'), 0::bigint
+          )
         ORDER BY job.run_at, job.id
         LIMIT %(cap)s::integer
     ) AS capped
