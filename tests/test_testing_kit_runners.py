@@ -215,4 +215,4 @@ def test_pytest_finds_the_plugin_by_itself() -> None:
     with (PROJECT_DIR / "pyproject.toml").open("rb") as file:
         told = tomllib.load(file)
     assert told["project"]["entry-points"]["pytest11"] == {"pytest_awa": "pytest_awa"}
-    assert told["tool"]["setuptools"]["py-modules"] == ["pytest_awa"]
+    assert "pytest_awa.py" in told["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]

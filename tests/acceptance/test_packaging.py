@@ -83,14 +83,23 @@ def package_files() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = tmp_path_factory.mktemp("source")  # a build leaves files where it runs
     for name in ("pyproject.toml", "README.md", "LICENSE", "pytest_awa.py"):
         shutil.copy(PROJECT_DIR / name, source)
     for name in ("awa_django", "benchmarks", "example_project", "tests"):
         shutil.copytree(PROJECT_DIR / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", source / "dist", source, cwd=source)
-    (wheel,) = (source / "dist").iterdir()
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path) -> Path:
+    return build(source, "dist")
+
+
+def build(source: Path, directory: str) -> Path:
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", source / directory, source, cwd=source)
+    (wheel,) = (source / directory).iterdir()
     return wheel
 
 
@@ -151,6 +160,12 @@ def test_the_wheel_has_the_whole_package_and_nothing_else(wheel: Path) -> None:
     assert "awa_django/py.typed" in names
     assert any(name.endswith(".reverse.sql") for name in names)
     assert any(name.startswith("awa_django/storage/sql/") for name in names)
+
+
+def test_two_builds_are_the_same_bytes(source: Path, wheel: Path) -> None:
+    for path in source.rglob("*.py"):
+        os.utime(path, (0, 0))  # as in another checkout
+    assert build(source, "again").read_bytes() == wheel.read_bytes()
 
 
 def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
