@@ -64,8 +64,8 @@ MUTANTS = (
     Mutant(
         "failure and rescue without the attempt check",
         "awa_django/worker/verdict.py",
-        "if terminal or run.attempt >= run.max_attempts:",
-        "if terminal:",
+        "if not terminal and run.attempt < run.max_attempts:",
+        "if not terminal:",
         ("tests/worker", "tests/faults/test_process_death.py", "tests/property/test_model.py"),
     ),
     Mutant(
