@@ -75,7 +75,7 @@ class _Comparison(Func):
 
 
 class OneOf(Func):
-    """``column = ANY (ARRAY['value'])``: to the planner no constant.
+    """``column = ANY (ARRAY['value', ...])``: to the planner no constant, not even of one value.
 
     So ORDER BY names the column as the index does, and no other index is in that order: however few or
     many rows statistics say there are, the list is read by this one.
@@ -83,13 +83,13 @@ class OneOf(Func):
 
     output_field: Field[Any, Any] = BooleanField()
 
-    def __init__(self, column: str, value: str) -> None:
-        super().__init__(F(column), Value(value))
+    def __init__(self, column: str, *values: object) -> None:
+        super().__init__(F(column), *map(Value, values))
 
     def as_sql(self, compiler: Any, connection: Any, *_: Any, **__: Any) -> Any:
-        (column, value), params = _compile(self, compiler)
+        (column, *values), params = _compile(self, compiler)
         kind = self.get_source_expressions()[0].output_field.db_type(connection)
-        return f"{column} = ANY (ARRAY[{value}]::{kind}[])", params
+        return f"{column} = ANY (ARRAY[{', '.join(values)}]::{kind}[])", params
 
 
 class AmongIds(Func):

@@ -22,6 +22,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from awa_django import operations
 from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, log, show_instant
+from awa_django.admin.limits import TooSlow, limited, too_slow
 from awa_django.conf import get_settings
 from awa_django.models import QueueMeta
 from awa_django.operations import QueueResult
@@ -76,9 +77,13 @@ class QueueMetaAdmin(ListOnlyAdmin):
             raise PermissionDenied
         request.current_app = self.admin_site.name
         connection = connections[get_settings().database]
-        names = known_queues(connection, limit=CHOICES_CAP)
-        # One more than what is shown as a number: then there are more.
-        overview = queue_overview(connection, names, cap=COUNT_CAP + 1)
+        try:
+            with limited(connection.alias):
+                names = known_queues(connection, limit=CHOICES_CAP)
+                # One more than what is shown as a number: then there are more.
+                overview = queue_overview(connection, names, cap=COUNT_CAP + 1)
+        except TooSlow:
+            return too_slow(self, request)
         context = {
             **self.admin_site.each_context(request),
             "title": "Queues",

@@ -19,7 +19,7 @@ from awa_django.states import JobState
 
 # Rows looked through for one page, up to three times over: for its end, its count and its rows. By id they
 # lie side by side, in the order of due instants anywhere in the table, and JSON has to be unpacked.
-WINDOW, WINDOW_BY_INSTANT, WINDOW_IN_JSON = 100_000, 50_000, 20_000
+WINDOW, WINDOW_BY_INSTANT, WINDOW_IN_JSON = 100_000, 25_000, 20_000
 # What jobs_hot_attention holds by (state, id).
 ATTENTION = frozenset({JobState.FAILED, JobState.CANCELLED, JobState.WAITING_EXTERNAL})
 

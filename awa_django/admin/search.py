@@ -11,6 +11,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from awa_django import registry
+from awa_django.admin.keyset import OneOf
 from awa_django.models import UniqueClaim
 from awa_django.operations import LARGEST_ID
 from awa_django.redaction import MASK, pretty_json
@@ -28,7 +29,7 @@ _KEY = re.compile(r"[0-9a-fA-F]{32}")
 class Search:
     """What a term means. Only ``ids`` and a single kind are served by an index."""
 
-    condition: Q | None = None
+    condition: Q | OneOf | None = None
     """None: nothing can match."""
     kind: str | None = None
     is_ids: bool = False
@@ -44,10 +45,11 @@ def read(term: str, matches: Sequence[str]) -> Search:
     """The meaning of a term that is not empty; ``matches`` are the known kinds in which it is found."""
     if term.isascii() and term.isdecimal():
         number = int(term) if len(term) < 20 else LARGEST_ID + 1
-        return Search(Q(pk=number) if number <= LARGEST_ID else None, is_ids=True)
+        return Search(OneOf("id", number) if number <= LARGEST_ID else None, is_ids=True)
     if _KEY.fullmatch(term):
         holders = UniqueClaim.objects.filter(unique_key=term).values_list("job_id", flat=True)
-        return Search(Q(pk__in=list(holders)), is_ids=True)
+        ids = list(holders)
+        return Search(OneOf("id", *ids) if ids else None, is_ids=True)
     word, colon, rest = term.partition(":")
     if colon and word == "tag":
         return Search(Q(tags__contains=[rest.strip()]))

@@ -119,7 +119,9 @@ def test_behind_the_last_row_the_way_back_is_shown(root: Client) -> None:
 def test_a_place_that_is_none_is_left_out(name: str, value: str, root: Client) -> None:
     made = insert_job()
     deferred = insert_job("scheduled")
-    assert ids(listed(root, HOT, f"?{name}={value}")) == [made]
+    changelist = listed(root, HOT, f"?{name}={value}")
+    assert ids(changelist) == [made]
+    assert (changelist.pages.first, changelist.window) == ("", None)
     assert ids(listed(root, DEFERRED, f"?{name}={value}&p=-3&o=99.-.x")) == [deferred]
 
 
@@ -167,9 +169,10 @@ def test_of_available_jobs_those_first_in_line_are_shown(
 ) -> None:
     monkeypatch.setattr(base, "COUNT_CAP", 2)
     monkeypatch.setattr(reach, "COUNT_CAP", 2)
-    late, first, second = (insert_job(queue="mail", priority=priority) for priority in (4, 1, 2))
+    _, late, first, second = (insert_job(queue="mail", priority=priority) for priority in (5, 4, 1, 2))
     page = root.get(HOT, {"state": "available", "queue": "mail"})
-    assert ids(page.context["cl"]) == [second, first, late]  # one more than is counted
+    assert ids(page.context["cl"]) == [second, first, late]  # one more than is counted, and no further page
+    assert page.context["cl"].pages.next == ""
     assert "Only 2 of the available jobs" in page.content.decode()
     assert listed(root, HOT, "?state=available&queue=none").line_cap == 0
 

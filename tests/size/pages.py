@@ -111,7 +111,10 @@ def _of_jobs(client: Client, name: str) -> Iterator[Page]:
 
 def _further(client: Client, address: str, params: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Links to other pages of a list, as far as it has them."""
-    first = _get(client, address, params).context["cl"]
+    try:
+        first = _get(client, address, params).context["cl"]
+    except AssertionError:  # the page itself is in the table, and is told there
+        return
     if first.pages.next:
         yield "page 2", first.pages.next
     if first.pages.last:
