@@ -186,6 +186,19 @@ def test_the_job_ends_without_a_log_when_its_user_is_gone() -> None:
     assert not LogEntry.objects.exists()
 
 
+def test_the_job_ends_where_the_log_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role of the worker's own may have no right to it."""
+    user = User.objects.create_user("ann")
+    job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk))
+
+    def refuse(**_: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT FROM no_such_table")
+
+    monkeypatch.setattr(LogEntry.objects, "create", refuse)
+    assert perform(job_id) == "completed"
+
+
 def test_the_next_attempt_goes_on_from_the_place_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [insert_job("failed") for _ in range(20)]
     job_id = enqueue(Change(operation="retry"), selection(state="failed"))

@@ -105,8 +105,8 @@ JOB_ACTIONS = {
             label="Cancel",
             permission="cancel_job",
             operation="cancel",
-            effect="Jobs that have not ended are cancelled. A running handler is told at its worker's next "
-            "heartbeat, and what it returns is dropped.",
+            effect="Jobs that have not ended are cancelled. A running handler is told within a second, and "
+            "what it returns is dropped.",
         ),
         JobAction(
             name="set_priority_of_jobs",

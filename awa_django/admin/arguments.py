@@ -160,7 +160,18 @@ def mark(args: str) -> str:
 def _declared(handler: registry.Handler) -> str:
     """The parameters of the kind, as they are declared."""
     parameters = list(inspect.signature(handler.function).parameters.values())
-    return ", ".join(str(parameter) for parameter in parameters[1 if handler.takes_context else 0 :])
+    return ", ".join(map(_parameter, parameters[1 if handler.takes_context else 0 :]))
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    annotation = parameter.annotation
+    # What a module declares as text is not quoted: people know it without.
+    text = str(parameter.replace(annotation=inspect.Parameter.empty))
+    if annotation is inspect.Parameter.empty:
+        return text
+    shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    name, equals, default = text.partition("=")
+    return f"{name}: {shown}" + (f" = {default}" if equals else "")
 
 
 def _differences(job: Editable, text: str) -> list[str]:

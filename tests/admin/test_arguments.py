@@ -12,6 +12,7 @@ from django.contrib.messages import get_messages
 from django.test import Client
 from django.urls import reverse
 
+from awa_django import JobContext, job, registry
 from awa_django.models import HotJob
 from tests.admin.conftest import Login
 from tests.factories import insert_job, reload_job, update_job
@@ -117,6 +118,20 @@ def test_arguments_too_large_for_a_page_are_not_edited_in_part(root: Client) -> 
     job_id = insert_job(args={"a": "x" * 120_000})
     assert "too large" in said(root.get(url_of(job_id)))
     assert root.get(url_of(10**15)).status_code == 404
+
+
+def test_the_page_shows_what_the_kind_declares(root: Client) -> None:
+    @job(kind="tests.declared", takes_context=True)
+    def declared(context: JobContext, order_id: int, to: str = "x", *, plain=None) -> None:  # type: ignore[no-untyped-def]
+        """Never run."""
+
+    job_id = insert_job(kind="tests.declared", args={"order_id": 1})
+    try:
+        page = html.unescape(root.get(url_of(job_id)).content.decode())
+    finally:
+        registry.unregister(declared.handler)
+    assert "order_id: int, to: str = 'x', plain=None" in page
+    assert "No handler of this kind" in root.get(url_of(job_id)).content.decode()
 
 
 def test_the_button_is_there_for_those_who_may_and_where_it_helps(login: Login) -> None:

@@ -129,7 +129,7 @@ def test_two_hundred_thousand_jobs_are_cancelled_by_filter(in_browser: Run, work
         page.get_by_role("button", name="Cancel: all that match").click()
         page.get_by_text("does it.").wait_for()
 
-        def share() -> float:
+        def share() -> Any:
             """What the page says by itself: its script follows the job."""
             bar = page.locator(".awa-progress progress")
             if bar.count():

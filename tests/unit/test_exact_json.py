@@ -42,13 +42,13 @@ def test_what_cannot_be_stored_is_refused(text: str, problem: str) -> None:
         read(text)
 
 
-STORED = {
+STORED: dict[str, Any] = {
     "key": "s3",
     "who": {"name": "ann", "token": "t1"},
     "list": [{"token": "t2"}, {"token": "t3"}],
     "n": "x s3",
 }
-SHOWN = {
+SHOWN: dict[str, Any] = {
     "key": MASK,
     "who": {"name": "ann", "token": MASK},
     "list": [{"token": MASK}, {"token": MASK}],
