@@ -81,6 +81,13 @@ class StatsRow(NamedTuple):
         return self.completed + self.retried + self.failed + self.cancelled
 
 
+class SpanRow(NamedTuple):
+    """Jobs of a span, counted to HIGHEST_CAP; ``estimate`` says how many there are beyond it, if known."""
+
+    counted: int
+    estimate: int | None = None
+
+
 class WorkerRow(NamedTuple):
     name: str
     supervisor: str | None
@@ -128,8 +135,8 @@ class Snapshot:
     failed: dict[str, int]
     """By queue, among the newest FAILED_CAP."""
     stats: list[StatsRow]
-    frontier: list[int]
-    """Deferred jobs in the spans between SPANS, counted to HIGHEST_CAP; the first are overdue."""
+    frontier: list[SpanRow]
+    """Deferred jobs in the spans between SPANS; the first are overdue."""
     workers: list[WorkerRow]
     duties: list[DutyRow]
     schedules: list[ListedSchedule]
@@ -195,10 +202,10 @@ def _stats(connection: Connection) -> list[StatsRow]:
     return [StatsRow._make(row) for row in rows]
 
 
-def _frontier(connection: Connection) -> list[int]:
+def _frontier(connection: Connection) -> list[SpanRow]:
     starts, ends = [None, *SPANS], [*SPANS, None]
     rows = fetch(connection, "dashboard/frontier", starts=starts, ends=ends, cap=HIGHEST_CAP)
-    return [count for (count,) in rows]
+    return [SpanRow._make(row) for row in rows]
 
 
 def _workers(connection: Connection, stale_after: timedelta) -> list[WorkerRow]:

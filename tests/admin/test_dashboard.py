@@ -102,10 +102,29 @@ def test_counts_stop_at_their_cap(root: Client, monkeypatch: pytest.MonkeyPatch)
         insert_job("scheduled", queue="mail", run_at=ago(days=-2))
     snapshot = take()
     assert (snapshot.queues[0].runnable, snapshot.queues[0].deferred) == (3, 3)
-    assert (snapshot.failed, max(snapshot.frontier)) == ({"mail": 3}, 3)
+    assert (snapshot.failed, max(span.counted for span in snapshot.frontier)) == ({"mail": 3}, 3)
     seen = panels(root)
     assert seen["queues"].count(">3+<") == 3
     assert "3+</td>" in seen["frontier"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("spread", ["number * interval '1 min'", "interval '90 min'"])
+def test_beyond_its_cap_a_span_is_estimated(
+    spread: str, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what ANALYZE knows: also when all are due at one instant, which no histogram has then."""
+    monkeypatch.setattr(storage, "HIGHEST_CAP", 10)
+    monkeypatch.setattr("awa_django.admin.dashboard.panels.HIGHEST_CAP", 10)
+    execute(
+        f"INSERT INTO awa.scheduled_jobs (kind, run_at) "
+        f"SELECT 'a', now() + {spread} + interval '20 s' FROM generate_series(1, 1000) AS number"
+    )
+    execute("ANALYZE awa.scheduled_jobs")
+    found = take().frontier[5]  # in an hour to three
+    assert found.counted == 10
+    assert found.estimate == pytest.approx(120 if "number" in spread else 1000, rel=0.2)
+    assert "about 1" in panels(root)["frontier"]
 
 
 @pytest.mark.django_db
@@ -377,7 +396,7 @@ def empty_snapshot() -> storage.Snapshot:
         running=[],
         failed={},
         stats=[],
-        frontier=[0] * (len(storage.SPANS) + 1),
+        frontier=[storage.SpanRow(0)] * (len(storage.SPANS) + 1),
         workers=[],
         duties=[],
         schedules=[],

@@ -146,16 +146,17 @@ def _span_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     labels = [_("overdue"), _("within %(end)s") % {"end": _span(SPANS[1])}]
     labels += [f"{_span(start)} - {_span(end)}" for start, end in pairwise(SPANS[1:])]
     labels.append(_("after %(start)s") % {"start": _span(SPANS[-1])})
-    most = max(snapshot.frontier)
+    sizes = [max(span.counted, span.estimate or 0) for span in snapshot.frontier]
+    most = max(sizes)
     return [
         {
             "label": label,
-            "count": number(count, HIGHEST_CAP),
-            "bar": max(LONGEST_BAR * count // most, 4) if count else 0,
-            "is_capped": count >= HIGHEST_CAP,
+            "count": _about(size) if size > HIGHEST_CAP else number(size, HIGHEST_CAP),
+            "bar": max(LONGEST_BAR * size // most, 4) if size else 0,
+            "is_capped": size >= HIGHEST_CAP,
             "is_overdue": place == 0,
         }
-        for place, (label, count) in enumerate(zip(labels, snapshot.frontier, strict=True))
+        for place, (label, size) in enumerate(zip(labels, sizes, strict=True))
     ]
 
 
@@ -216,6 +217,11 @@ def _age(snapshot: Snapshot, instant: Any) -> float | None:
 def _sum(counts: list[int], cap: int) -> str:
     """Of counts that stop at a cap; at least so many when one of them did."""
     return number(sum(counts)) + ("+" if any(count >= cap for count in counts) else "")
+
+
+def _about(count: int) -> str:
+    """An estimate, with no more digits than it deserves."""
+    return _("about %(count)s") % {"count": number(int(float(f"{count:.1e}")))}
 
 
 def _span(seconds: float) -> str:
