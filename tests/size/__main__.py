@@ -68,11 +68,11 @@ def run(server: Server, given: argparse.Namespace, console: Console) -> int:
     wrong = report.complaints(timings)
     console.print(f"{len(timings)} pages, {len(wrong)} of them not as they should be")
     if given.docs:
-        report.into_page(DOCS, timings, told(server))
+        report.into_page(DOCS, timings, told(server, given.rounds))
     return int(bool(wrong))
 
 
-def told(server: Server) -> str:
+def told(server: Server, rounds: int) -> str:
     """What the table was taken on."""
     from benchmarks import machine
 
@@ -85,7 +85,7 @@ def told(server: Server) -> str:
     return (
         f"Taken at {found['taken_at']} from {found['commit']}: {hot:,} hot and {deferred:,} deferred jobs, "
         f"on {found['cores']} cores ({found['processor']}), {found['memory_gib']} GiB, PostgreSQL {version}, "
-        f"Python {found['python']}, Django {found['django']}."
+        f"Python {found['python']}, Django {found['django']}; medians of {rounds}."
     )
 
 
