@@ -61,24 +61,33 @@ def test_filters_by_queue_kind_and_tags(manage: Manage) -> None:
 
 
 @pytest.mark.django_db
-def test_pages_follow_each_other(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks of few rows end in the middle of one table or the other: none is left out, none comes twice."""
-    monkeypatch.setattr(selection, "LOOK", 3)
-    made = [insert_job(state) for state in ("failed", "scheduled", "scheduled", "completed", "running") * 4]
-    for options, wanted in (
-        ((), made),
-        (("--state=failed", "--state=scheduled"), made[::5] + made[1::5] + made[2::5]),
-    ):
-        seen: list[int] = []
-        after: list[str] = []
-        while True:
-            page = manage("awa_jobs", "list", "--json", "--limit", "3", *options, *after)
-            seen += ids(page)
-            if page.document["next_after"] is None:
-                break
-            assert len(ids(page)) == 3
-            after = ["--after", str(page.document["next_after"])]
-        assert seen == sorted(wanted, reverse=True)
+@pytest.mark.parametrize(
+    "states",
+    ["", "failed scheduled", "failed cancelled", "failed running"],
+    ids=lambda states: states or "any",
+)
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_pages_follow_each_other(
+    manage: Manage, monkeypatch: pytest.MonkeyPatch, states: str, limit: int
+) -> None:
+    """Looks of few rows end in the middle of one table or another: none is left out, none comes twice."""
+    monkeypatch.setattr(selection, "LOOK", 2)
+    order = (
+        "cancelled running " + "failed " * 5 + "scheduled " * 5 + "failed scheduled completed running " * 2
+    )
+    made = [(insert_job(state), state) for state in order.split()]
+    wanted = [job_id for job_id, state in reversed(made) if not states or state in states.split()]
+    options = [f"--state={state}" for state in states.split()]
+    seen: list[int] = []
+    after: list[str] = []
+    while True:
+        page = manage("awa_jobs", "list", "--json", "--limit", limit, *options, *after)
+        seen += ids(page)
+        if page.document["next_after"] is None:
+            break
+        assert len(ids(page)) == limit
+        after = ["--after", str(page.document["next_after"])]
+    assert seen == wanted
 
 
 @pytest.mark.django_db
@@ -240,15 +249,15 @@ def test_database_that_is_down_is_said_in_one_line(manage: Manage, dead_alias: s
 
 
 @pytest.mark.parametrize(
-    ("states", "tables"),
+    ("states", "indexes"),
     [
-        ({"in_hot": True, "in_deferred": True}, {"jobs_hot", "scheduled_jobs"}),
-        ({"rare_states": ["failed", "cancelled"]}, {"jobs_hot"}),
-        ({"in_running": True}, {"jobs_hot"}),
+        ({"in_hot": True, "in_deferred": True}, {"jobs_hot_pkey", "scheduled_jobs_pkey"}),
+        ({"rare_states": ["failed", "cancelled"]}, {"jobs_hot_attention"}),
+        ({"in_running": True}, {"jobs_hot_running"}),
     ],
     ids=["all", "rare", "running"],
 )
-def test_list_reads_by_index(database_url: str, states: dict[str, Any], tables: set[str]) -> None:
+def test_list_reads_by_index(database_url: str, states: dict[str, Any], indexes: set[str]) -> None:
     params = {
         "before_id": 2**62, "row_count": 500, "row_limit": 21, "in_hot": False, "in_running": False,
         "in_deferred": False, "rare_states": [], "states": None, "kind": "k", "queue": None, "tags": None,
@@ -269,4 +278,4 @@ def test_list_reads_by_index(database_url: str, states: dict[str, Any], tables: 
     assert row is not None
     nodes = list(_nodes(row[0][0]["Plan"]))
     assert not [node for node in nodes if node["Node Type"] == "Seq Scan"]
-    assert tables <= {node["Relation Name"] for node in nodes if "Relation Name" in node}
+    assert indexes <= {node["Index Name"] for node in nodes if "Index Name" in node}

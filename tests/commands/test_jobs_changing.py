@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from io import StringIO
+from typing import Any
 
 import pytest
 
@@ -143,6 +144,22 @@ def test_it_asks_before_it_changes_all(
     assert ended.code == code
     assert "delete: 1 job matches" in ended.stderr
     assert (reload_job(job_id) is None) == (code == 0)
+
+
+@pytest.mark.django_db
+def test_jobs_that_come_while_it_asks_are_left(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
+    later: list[int] = []
+
+    class Asked(Terminal):
+        def readline(self, *_: Any) -> str:
+            later.append(insert_job(queue="mail"))
+            return "yes\n"
+
+    monkeypatch.setattr(sys, "stdin", Asked())
+    job_id = insert_job(queue="mail")
+    assert manage("awa_jobs", "delete", "--all-matching", "--queue", "mail").code == 0
+    assert reload_job(job_id) is None
+    assert reload_job(later[0]) is not None
 
 
 @pytest.mark.django_db
