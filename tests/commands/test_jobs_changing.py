@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from io import StringIO
-from typing import Any
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,12 +150,11 @@ def test_it_asks_before_it_changes_all(
 def test_jobs_that_come_while_it_asks_are_left(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     later: list[int] = []
 
-    class Asked(Terminal):
-        def readline(self, *_: Any) -> str:
-            later.append(insert_job(queue="mail"))
-            return "yes\n"
+    def answer() -> str:
+        later.append(insert_job(queue="mail"))
+        return "yes\n"
 
-    monkeypatch.setattr(sys, "stdin", Asked())
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True, readline=answer))
     job_id = insert_job(queue="mail")
     assert manage("awa_jobs", "delete", "--all-matching", "--queue", "mail").code == 0
     assert reload_job(job_id) is None
