@@ -287,6 +287,23 @@ def test_a_look_leaves_no_setting_behind() -> None:
             assert cursor.fetchone() == (value,)
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize(("before", "within"), [("0", "2s"), ("1s", "1s"), ("1min", "2s")])
+def test_a_lower_limit_of_the_role_stays(before: str, within: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+
+    def list_nothing(_: object) -> list[object]:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            found.append(cursor.fetchone()[0])
+        return []
+
+    monkeypatch.setattr(storage, "list_cron_jobs", list_nothing)
+    execute(f"SET LOCAL statement_timeout = '{before}'")
+    look()
+    assert found == [within]
+
+
 def test_many_who_look_at_once_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answer = [], Event()
 
@@ -326,9 +343,10 @@ def test_while_one_looks_others_see_what_was_seen_last(monkeypatch: pytest.Monke
 
 
 def test_what_another_release_has_kept_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared, "_ask", empty_snapshot)
     cache.set(shared._key("seen"), json.dumps({"snapshot": {"now": 1}}))
-    assert look() == Look(snapshot=empty_snapshot())
+    assert shared._last_seen() is None
+    monkeypatch.setattr(shared, "_ask", empty_snapshot)
+    assert look() == shared._last_seen() == Look(snapshot=empty_snapshot())
 
 
 @pytest.mark.django_db

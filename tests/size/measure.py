@@ -18,6 +18,8 @@ from tests.size.pages import Page
 
 BIG_TABLES = frozenset({"jobs_hot", "scheduled_jobs", "job_unique_claims"})
 LONGEST_MS, MOST_STATEMENTS = 1000.0, 8
+# Its statements are small, and sent once in five seconds for all who look.
+MOST_OF_DASHBOARD = 20
 ROUNDS = 5
 # A median over the goal is taken again so often: others may have been computing meanwhile.
 SECOND_LOOKS = 2
@@ -43,8 +45,9 @@ class Timing:
         found = [self.failure] if self.failure else []
         if self.median > LONGEST_MS:
             found.append(f"takes over {LONGEST_MS:.0f} ms")
-        if self.statements > MOST_STATEMENTS and not self.page.startswith("manage.py"):
-            found.append(f"sends over {MOST_STATEMENTS} statements")
+        most = MOST_OF_DASHBOARD if self.page == "dashboard" else MOST_STATEMENTS
+        if self.statements > most and not self.page.startswith("manage.py"):
+            found.append(f"sends over {most} statements")
         found += [f"scans {table}" for table in self.scanned]
         return "; ".join(found)
 
