@@ -130,6 +130,14 @@ def test_what_was_done_in_the_admin_stands_at_its_time(root: Client) -> None:
     assert titles(root, job_id) == ["Failed", "Retry: changed.", "Enqueued"]
 
 
+def test_of_very_many_errors_the_newest_are_shown(root: Client) -> None:
+    job_id = insert_job("failed", errors=[{"error": "no", "attempt": n} for n in range(1, 61)])
+    shown = context(root, job_id)["timeline"]
+    assert shown.hidden_count == 10
+    told = [event.title for event in shown.events if event.title.startswith("Attempt")]
+    assert (told[0], told[-1], len(told)) == ("Attempt 60", "Attempt 11", 50)
+
+
 @pytest.mark.parametrize(
     "errors",
     [
