@@ -51,6 +51,10 @@ class CappedPaginator(BasePaginator):
         self.is_capped = found > COUNT_CAP
         return min(found, COUNT_CAP)
 
+    @property
+    def shown_count(self) -> str:
+        return f"{self.count:,}"
+
 
 class ListOnlyAdmin(ModelAdmin):
     """A page that lists rows and changes none: it has no other URL than its list."""

@@ -33,7 +33,7 @@ class Pages:
 class Window:
     """What was looked through where not all was."""
 
-    size: int
+    size: str
     start: str
     end: str
     """The first row that was not looked at; empty where all behind ``start`` was."""
@@ -71,6 +71,10 @@ class JobChangeList(ChangeList):
             self.params.pop(name, None)
             self.filter_params.pop(name, None)
         return super().get_queryset(request, exclude_parameters)
+
+    @property
+    def shown_line_cap(self) -> str:
+        return f"{self.line_cap:,}"
 
     def get_ordering(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         return self.order().by()
@@ -200,7 +204,7 @@ class JobChangeList(ChangeList):
             return base.show_date(key[0]) if order.columns[0] == "run_at" else str(key[0])
 
         return Window(
-            size=way.window or 0,
+            size=f"{way.window or 0:,}",
             start=shown(start),
             end=shown(end),
             is_by_instant=order.columns[0] == "run_at",
