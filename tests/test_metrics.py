@@ -262,6 +262,9 @@ def test_metrics_are_for_staff_with_the_permission_otherwise() -> None:
     user.user_permissions.add(permission)
     assert get(User.objects.get(pk=user.pk)).status_code == 401
     User.objects.filter(pk=user.pk).update(is_staff=True)
+    user.user_permissions.clear()
+    assert get(User.objects.get(pk=user.pk)).status_code == 401
+    user.user_permissions.add(permission)
     response = get(User.objects.get(pk=user.pk))
     assert response.status_code == 200
     assert response["Content-Type"].startswith("text/plain; version=0.0.4")

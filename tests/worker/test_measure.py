@@ -25,7 +25,7 @@ def test_every_end_that_is_counted_is_told() -> None:
 
 
 def test_of_the_children_the_slowest_loop_is_told() -> None:
-    loops = (Loop("claimer of w/1", 1.0, 0.0), Loop("claimer of w/2", 4.0, 0.0), Loop("leader", 2.5, 5.0))
+    loops = (Loop("claimer of w/1", 4.0, 0.0), Loop("claimer of w/2", 1.0, 0.0), Loop("leader", 2.5, 5.0))
     found = lines(*loops, Loop("stats", None, 10.0))
     assert 'awa_worker_loop_age_seconds{loop="claimer"} 4.0' in found
     assert 'awa_worker_loop_age_seconds{loop="leader"} 2.5' in found
