@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -25,8 +27,12 @@ def found(name: str) -> Finding:
     return {finding.name: finding for finding in measure().findings}[name]
 
 
-def connect_with(monkeypatch: pytest.MonkeyPatch, options: str) -> None:
-    monkeypatch.setitem(connections["default"].settings_dict["OPTIONS"], "options", options)
+@contextmanager
+def connecting_with(options: str) -> Iterator[None]:
+    """Let new connections have these options of libpq; not for longer, as the test's own may come after."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(connections["default"].settings_dict["OPTIONS"], "options", options)
+        yield
 
 
 @pytest.fixture
@@ -86,23 +92,21 @@ def test_claim_goes_by_its_index(full_table: None) -> None:
     assert measure().claim_plan == "by index"
 
 
-def test_claim_without_its_index_is_reported(full_table: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect_with(monkeypatch, OFF)
-    finding = found("claim_plan")
+def test_claim_without_its_index_is_reported(full_table: None) -> None:
+    with connecting_with(OFF):
+        finding = found("claim_plan")
     assert finding.is_warning
     assert finding.examples == ("Seq Scan, Sort",)
 
 
-def test_claim_by_another_index_is_reported(
-    full_table: None, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connect_with(monkeypatch, "-c enable_indexscan=off -c enable_indexonlyscan=off -c enable_seqscan=off")
-    assert "Bitmap" in found("claim_plan").examples[0]
+def test_claim_by_another_way_is_reported(full_table: None) -> None:
+    with connecting_with("-c enable_indexscan=off -c enable_indexonlyscan=off -c enable_seqscan=off"):
+        assert "Bitmap" in found("claim_plan").examples[0]
 
 
-def test_what_a_role_may_not_ask_is_left_out(full_table: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    connect_with(monkeypatch, "-c role=pg_read_all_data")
-    measured = measure()
+def test_what_a_role_may_not_ask_is_left_out(full_table: None) -> None:
+    with connecting_with("-c role=pg_read_all_data"):
+        measured = measure()
     assert measured.claim_plan is None
     assert measured.connections_open is not None
     assert measured.notify_seconds is not None

@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection
 
 from awa_django.management import selection
 from awa_django.states import JobState
@@ -177,18 +176,23 @@ def test_show_has_everything_exact_and_masked(manage: Manage) -> None:
 @pytest.mark.django_db
 def test_show_stands_whatever_is_in_the_errors(manage: Manage) -> None:
     job_id = insert_job("failed", kind=HOSTILE, args={HOSTILE: HOSTILE})
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE awa.jobs_hot SET errors = ARRAY['\"text\"', '[1]', %s, %s]::jsonb[] WHERE id = %s",
-            ["[" * 2_000 + "]" * 2_000, '{"error": {"a": 1}, "at": 5, "by": "\\u001b[2Jx"}', job_id],
-        )
-    job = manage("awa_jobs", "show", job_id, "--json").document
-    assert [entry["error"] for entry in job["errors"]] == [{"a": 1}, None, None, None]
-    assert [job["errors"][place]["more"] for place in (2, 3)] == [[1], "text"]
+    entry = r"""{"error": {"a": 1}, "at": 5, "by": "\u001b[2Jx"}"""
+    update_job(job_id, errors=f"""ARRAY['"text"', '[1]', '{entry}']::jsonb[]""")
+    newest, *others = manage("awa_jobs", "show", job_id, "--json").document["errors"]
+    assert (newest["error"], newest["at"], newest["by"]) == ({"a": 1}, 5, "\x1b[2Jx")
+    assert [(entry["error"], entry["more"]) for entry in others] == [(None, [1]), (None, "text")]
     for terminal in (False, True):
         text = manage("awa_jobs", "show", job_id, terminal=terminal).stdout
         assert "\x1b[2J" not in text
         assert not any(line.startswith("999") for line in text.splitlines())
+
+
+@pytest.mark.django_db
+def test_show_stands_errors_that_python_cannot_read(manage: Manage) -> None:
+    job_id = insert_job("failed")
+    update_job(job_id, errors="ARRAY[(repeat('[', 2000) || repeat(']', 2000))::jsonb]")
+    for options in ((), ("--json",)):
+        assert manage("awa_jobs", "show", job_id, *options).stdout.count("[") >= 2_000
 
 
 @pytest.mark.django_db
