@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.db import connection
-from django.http import HttpRequest, HttpResponse
 
 from awa_django.admin.dashboard import page as dashboard_page
 from awa_django.admin.dashboard import shared
@@ -25,25 +24,12 @@ URL = "/admin/awa/dashboard/"
 SIZES = (("", 1440, 900), ("-narrow", 390, 844))
 
 
-def strict_policy(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: nothing inline, nothing from elsewhere."""
-
-    def respond(request: HttpRequest) -> HttpResponse:
-        response = get_response(request)
-        response["Content-Security-Policy"] = "default-src 'self'"
-        return response
-
-    return respond
-
-
 @pytest.fixture(autouse=True)
 def fresh_each_second(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     cache.clear()
     for module in (shared, dashboard_page):
         monkeypatch.setattr(module, "FRESH_FOR", timedelta(seconds=1))
-    settings.MIDDLEWARE = [f"{__name__}.strict_policy", *settings.MIDDLEWARE]
+    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
 
 
 def add_history() -> None:

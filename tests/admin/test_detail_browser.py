@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from django.http import HttpRequest, HttpResponse
 
 from awa_django import operations
 from awa_django.models import Job
@@ -27,22 +26,9 @@ Run = Callable[[Callable[[Any], None]], None]
 REQUEST = ClaimRequest(limits={}, total=1, worker="web-1-4711-1")
 
 
-def strict_policy(
-    get_response: Callable[[HttpRequest], HttpResponse],
-) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware: nothing inline, nothing from elsewhere."""
-
-    def respond(request: HttpRequest) -> HttpResponse:
-        response = get_response(request)
-        response["Content-Security-Policy"] = "default-src 'self'"
-        return response
-
-    return respond
-
-
 @pytest.fixture(autouse=True)
 def _strict(settings: Any) -> None:
-    settings.MIDDLEWARE = [f"{__name__}.strict_policy", *settings.MIDDLEWARE]
+    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
 
 
 def refuse(card: str) -> None:

@@ -1,0 +1,134 @@
+"""Every page in headless Chromium under a strict policy, light and dark, wide and narrow, read by axe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any
+
+import pytest
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.urls import reverse
+
+from tests.admin.browser import POST
+from tests.admin.hostile import details, lists
+from tests.admin.test_browser import fill, in_browser
+from tests.factories import insert_job
+
+__all__ = ["in_browser"]
+
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+
+Run = Callable[[Callable[[Any], None]], None]
+
+WATCH = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+    window.refused.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`));
+"""
+# Colours on their way are no colours to judge.
+REST = """
+() => {
+    const rest = new CSSStyleSheet();
+    rest.replaceSync("*, ::before, ::after { transition: none !important; animation: none !important; }");
+    document.adoptedStyleSheets = [...document.adoptedStyleSheets, rest];
+    document.querySelectorAll("details").forEach((details) => { details.open = true; });
+}
+"""
+AUDIT = """
+async () => {
+    await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
+    const found = await axe.run(document, {
+        resultTypes: ["violations"],
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
+    });
+    return found.violations
+        .filter((rule) => ["serious", "critical"].includes(rule.impact))
+        .map((rule) => `${rule.id}: ${rule.help}\\n` + rule.nodes.slice(0, 3).map((node) =>
+            `    ${node.html.slice(0, 200)}\\n    ${node.failureSummary.replaceAll("\\n", " ")}`
+        ).join("\\n"));
+}
+"""
+
+
+class Auditor:
+    """Looks at pages, and keeps what is wrong with them."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.problems: list[str] = []
+        self.axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        page.add_init_script(WATCH)
+
+    def look(self, name: str) -> None:
+        """At the page that is open: light on a desk, dark on a telephone."""
+        self.page.evaluate(REST)
+        self.page.evaluate(self.axe)
+        for scheme, width in (("light", 1440), ("dark", 390)):
+            self.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            self.page.set_viewport_size({"width": width, "height": 900})
+            where = f"{name} ({scheme}, {width})"
+            self.problems += [f"{where}: {problem}" for problem in self.page.evaluate(AUDIT)]
+        wider = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        if wider > 0:
+            self.problems.append(f"{name}: {wider} pixels wider than a telephone")
+        self.problems += [f"{name}: {refused}" for refused in self.page.evaluate("window.refused")]
+
+    def post(self, url: str, data: dict[str, str]) -> None:
+        with self.page.expect_navigation():
+            self.page.evaluate(POST, [url, data])
+
+
+@pytest.fixture(autouse=True)
+def _strict(settings: Any) -> None:
+    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
+
+
+@contextmanager
+def auditor(page: Any) -> Iterator[Auditor]:
+    found = Auditor(page)
+    yield found
+    assert not found.problems, "\n".join(found.problems)
+
+
+def test_pages_keep_to_a_strict_policy_and_shut_nobody_out(in_browser: Run) -> None:
+    failed = fill()
+    running = insert_job("running", kind="shop.charge_card", queue="mail", progress={"percent": 40})
+    deferred = insert_job("scheduled", kind="shop.charge_card", queue="billing")
+    jobs = reverse("admin:awa_hotjob_changelist")
+    urls = [*lists(), f"{jobs}?queue=mail&q=shop", f"{jobs}?q=nothing", *details("hotjob", failed)]
+    urls += [*details("hotjob", running), *details("deferredjob", deferred)]
+
+    def script(page: Any) -> None:
+        with auditor(page) as audit:
+            for url in urls:
+                response = page.goto(url)
+                if response.headers["content-type"].startswith("text/html") and "/live/" not in url:
+                    audit.look(url)
+
+    in_browser(script)
+
+
+def test_questions_and_answers_keep_to_it_too(in_browser: Run) -> None:
+    fill()
+    job_id = insert_job(kind="shop.charge_card", queue="mail")
+    url = reverse("admin:awa_hotjob_changelist")
+    one = {ACTION_CHECKBOX_NAME: str(job_id), "index": "0"}
+
+    def script(page: Any) -> None:
+        with auditor(page) as audit:
+            for name in ("cancel_jobs", "reschedule_jobs", "move_jobs"):
+                page.goto(url)
+                audit.post(url, {"action": name, **one})
+                audit.look(name)
+                audit.post(url, {"action": name, "confirmed": "1", **one})  # without what it asks for
+                audit.look(f"{name}, answered")
+            page.goto(url)
+            audit.post(f"{url}?queue=mail", {"action": "cancel_jobs", "select_across": "1", **one})
+            audit.look("cancel_jobs of all that match")
+            page.goto(url)
+            audit.post(url, {"action": "retry_jobs", **one})  # which is left alone, and said to be
+            audit.look("retry_jobs, refused")
+
+    in_browser(script)
