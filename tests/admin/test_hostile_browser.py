@@ -1,0 +1,80 @@
+"""Hostile texts on every page in headless Chromium: no script runs, and no element comes of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.urls import reverse
+
+from tests.admin.browser import POST
+from tests.admin.hostile import HOSTILE, details, fill, filtered, lists
+from tests.admin.test_browser import in_browser
+
+__all__ = ["in_browser"]
+
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+
+Run = Callable[[Callable[[Any], None]], None]
+
+# What the texts call when one of them gets to run.
+WATCH = "window.awaHits = 0; window.awaHit = () => { window.awaHits += 1; return true; };"
+# Whatever waits for somebody to come near it, is come near to.
+TOUCH = """
+() => {
+    for (const element of document.querySelectorAll("#content *, .breadcrumbs *, #user-tools *")) {
+        for (const name of ["mouseover", "pointerover", "focus"]) element.dispatchEvent(new Event(name));
+    }
+    return [window.awaHits, document.querySelectorAll(".awa-hit, awa-hit, iframe, base, math").length];
+}
+"""
+
+
+def test_no_text_runs_or_becomes_an_element(in_browser: Run) -> None:
+    hot, deferred = fill(HOSTILE)
+    urls = [*lists(), *details("deferredjob", deferred[0])]
+    for number, text in enumerate(HOSTILE):
+        echoes = list(filtered(text))
+        urls += [*details("hotjob", hot[number]), echoes[number % len(echoes)]]
+    elsewhere: list[str] = []
+    problems: list[str] = []
+
+    def script(page: Any) -> None:
+        page.add_init_script(WATCH)
+        page.on("request", lambda request: elsewhere.append(request.url) if "evil" in request.url else None)
+        here = page.context.new_page()
+        here.goto("/admin/")
+        origin = here.url.removesuffix("/admin/")
+        here.close()
+        for url in urls:
+            page.goto(url)
+            if page.evaluate(TOUCH) != [0, 0]:
+                problems.append(url)
+            assert page.url.startswith(origin)
+        # What was typed comes back in a question, in a mistake and in a message.
+        for text in HOSTILE:
+            page.goto(reverse("admin:awa_hotjob_changelist"))
+            page.evaluate(POST, [reverse("admin:awa_queuemeta_pause"), {"queue": text}])
+            page.wait_for_url("**/queuemeta/")
+            if page.evaluate(TOUCH) != [0, 0]:
+                problems.append(f"paused {text}")
+
+    in_browser(script)
+    assert problems == []
+    assert [url for url in elsewhere if not url.startswith("http://localhost")] == []
+
+
+def test_the_browser_would_notice(in_browser: Run) -> None:
+    """A page that shows the texts raw runs them: what is asked of the pages above is asked well."""
+
+    def script(page: Any) -> None:
+        page.add_init_script(WATCH)
+        page.route(
+            "**/raw/", lambda route: route.fulfill(content_type="text/html", body="".join(HOSTILE[3:7]))
+        )
+        page.goto("/raw/")
+        page.wait_for_function("window.awaHits > 0")
+        assert page.evaluate(TOUCH)[1] > 0
+
+    in_browser(script)
