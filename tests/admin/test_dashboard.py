@@ -196,10 +196,12 @@ def test_workers_show_what_each_child_runs(root: Client) -> None:
 def test_schedules_show_their_next_fires_and_a_wrong_one_harms_nobody(root: Client) -> None:
     execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('good', '* * * * *', 'a')")
     execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('wrong', 'never', 'a')")
+    execute("UPDATE awa.cron_jobs SET paused = true WHERE name = 'wrong'")
     html = panels(root)["schedules"]
     good, wrong = html.split('<th scope="row">wrong')
     assert good.count("<time") == 4  # the last fire, and three to come
     assert wrong.count("<time") == 1
+    assert ("paused" in good, "paused" in wrong) == (False, True)
     assert "minute, hour, day" in wrong
 
 
@@ -224,7 +226,9 @@ def test_no_name_reaches_the_page_unescaped(evil: str, root: Client) -> None:
 @pytest.mark.django_db
 def test_it_is_for_those_who_may_see_the_queues_and_shows_each_what_they_may_see(login: Login) -> None:
     add_worker()
+    add_worker("box:1:a/2", seen="10 min")
     insert_job("running", kind="shop.secret", worker="box:1:a/1")
+    insert_job("scheduled", run_at=ago(minutes=3))
     execute("INSERT INTO awa.cron_jobs (name, cron_expr, kind) VALUES ('nightly', '* * * * *', 'a')")
     execute("UPDATE awa.leaders SET holder = 'chief', expires_at = now() + interval '1 h'")
     others = ("view_hotjob", "view_deferredjob", "view_runtimeinstance", "view_cronjob", "view_leaderlease")
@@ -239,6 +243,8 @@ def test_it_is_for_those_who_may_see_the_queues_and_shows_each_what_they_may_see
         assert hidden not in seen
     assert "shop.secret" not in panels(login("view_queuemeta", "view_runtimeinstance"))["workers"]
     everything = panels(login("view_queuemeta", *others))
+    assert "box:1:a/2" in everything["alerts"]
+    assert "It is done by chief." in everything["alerts"]
     assert "shop.secret" in everything["workers"]
     assert "chief" in everything["duties"]
     assert "nightly" in everything["schedules"]

@@ -45,14 +45,13 @@ def duty_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def schedule_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
-    tones = {"active": "completed", "paused": "retryable"}
     return [
         {
             "name": schedule.name,
             "expression": schedule.cron_expr,
             "zone": schedule.timezone,
             "state": schedule.state,
-            "tone": tones.get(schedule.state, "unknown"),
+            "tone": "retryable" if schedule.paused else "unknown",
             "last": show_instant(schedule.last_fire_at),
             **_fires(schedule),
         }
