@@ -17,7 +17,7 @@ from awa_django.conf import get_settings
 from awa_django.errors import AwaError
 from awa_django.management.output import Output, printable
 
-NOT_AS_ASKED, NOT_ASKED = 1, 3
+NOT_AS_ASKED, MISUSED, NOT_ASKED = 1, 2, 3
 # undefined_table, undefined_column, invalid_schema_name; insufficient_privilege; query_canceled.
 _NOT_INSTALLED, _MAY_NOT, _TOOK_TOO_LONG = {"42P01", "42703", "3F000"}, "42501", "57014"
 
@@ -52,7 +52,9 @@ class OperatorCommand(BaseCommand):
             code = self.perform()
         except ConnectionDoesNotExist:
             known = ", ".join(map(repr, connections))
-            raise CommandError(f"there is no database alias {alias!r}, only {known}", returncode=2) from None
+            raise CommandError(
+                f"there is no database alias {alias!r}, only {known}", returncode=MISUSED
+            ) from None
         except AwaError as exc:
             raise CommandError(printable(str(exc)), returncode=NOT_AS_ASKED) from exc
         except (DatabaseError, InterfaceError) as exc:

@@ -109,6 +109,10 @@ def test_probe_tells_by_its_exit_code(manage: Manage) -> None:
     assert manage("awa_status", "--max-wait", "1h").code == 0
     assert manage("awa_status", "--max-wait", "15m", "--queue", "mail").code == 0
     assert manage("awa_status", "--max-wait", "9m", "--queue", "mail").code == 1
+    mistyped = manage("awa_status", "--max-wait", "9m", "--queue", "mial")
+    assert (mistyped.code, "'mial'" in mistyped.stderr) == (0, True)
+    alone = manage("awa_status", "--queue", "mail")
+    assert (alone.code, "give both" in alone.error) == (2, True)
 
 
 @pytest.mark.django_db

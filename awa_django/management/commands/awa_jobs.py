@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from awa_django.errors import JobNotFound
 from awa_django.management import arguments, detail, selection
-from awa_django.management.base import NOT_AS_ASKED, OperatorCommand
+from awa_django.management.base import MISUSED, NOT_AS_ASKED, OperatorCommand
 from awa_django.management.output import Cell, number, shorten
 from awa_django.management.verbs import VERBS, Account, Verb
 from awa_django.operations import HIGHEST_PRIORITY, LOWEST_PRIORITY
@@ -23,7 +23,7 @@ from awa_django.storage.listing import ListedJob, Wanted
 from awa_django.storage.operate import highest_id
 from awa_django.why import explain
 
-MISUSED, INTERRUPTED = 2, 130
+INTERRUPTED = 130
 LONGEST_LIST = 1_000
 # Outcomes that are printed one by one, and how far matches are counted before the question.
 ROWS_SHOWN, COUNTED = 50, 10_000

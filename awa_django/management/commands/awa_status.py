@@ -7,8 +7,10 @@ from argparse import ArgumentParser
 from collections.abc import Iterator
 from typing import Any
 
+from django.core.management.base import CommandError
+
 from awa_django.management import arguments, status
-from awa_django.management.base import NOT_AS_ASKED, OperatorCommand
+from awa_django.management.base import MISUSED, NOT_AS_ASKED, OperatorCommand
 from awa_django.management.output import Cell, duration, instant, number, shorten
 from awa_django.management.status import Status
 from awa_django.storage.inspect import SCHEMA_VERSION
@@ -40,12 +42,16 @@ class Command(OperatorCommand):
         parser.add_argument("--queue", metavar="NAME", help="what --max-wait looks at; all queues by default")
 
     def perform(self) -> int:
+        if self.options["queue"] is not None and self.options["max_wait"] is None:
+            raise CommandError("--queue is what --max-wait looks at: give both", returncode=MISUSED)
         if self.options["watch"] is None:
             found = status.ask(self.alias)
             self._show(found)
             return self._code(found)
         if self.options["json"]:
-            self.fail("--watch and --json do not go together: one document is all of stdout")
+            raise CommandError(
+                "--watch and --json do not go together: one document is all of stdout", returncode=MISUSED
+            )
         try:
             while True:
                 found = status.ask(self.alias)
@@ -60,7 +66,10 @@ class Command(OperatorCommand):
         bound = self.options["max_wait"]
         if bound is None:
             return 0
-        waited = found.longest_wait(self.options["queue"])
+        queue = self.options["queue"]
+        if queue is not None and all(each.queue != queue for each in found.queues):
+            self.note(f"no job, worker or schedule knows a queue {queue!r}")
+        waited = found.longest_wait(queue)
         if waited <= bound.total_seconds():
             return 0
         self.note(
@@ -109,9 +118,6 @@ class Command(OperatorCommand):
             [_throughput_row(span) for span in found.throughput],
             title="Throughput, in whole minutes",
         )
-
-    def fail(self, message: str) -> None:
-        self.create_parser("manage.py", "awa_status").error(message)
 
 
 def show_queues(command: OperatorCommand, queues: list[QueueStatus], cap: int) -> None:
