@@ -164,7 +164,8 @@ def test_totals_outlive_the_rollups_of_their_minutes() -> None:
         with connection.cursor() as cursor:
             cursor.execute(
                 "INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count, failed_count, "
-                "wait_seconds, run_seconds, wait_bucket, run_bucket) VALUES (%s, 'q', %s, 2, 1, 3, 6, %s, %s)",
+                "wait_seconds, run_seconds, wait_bucket, run_bucket) "
+                "VALUES (%s, 'q', %s, 2, 1, 3, 6, %s, %s)",
                 [minute, kind, wait, run],
             )
 
