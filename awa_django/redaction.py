@@ -118,7 +118,7 @@ def _pieces(text: str, secrets: Secrets) -> Iterator[str]:
         else:
             if opened:
                 yield _line(depth)
-            yield word if secrets.values is None else _mask_word(word, secrets.values)
+            yield _mask_word(word, secrets)
             depth += word in ("{", "[")
         opened = word in ("{", "[")
         before = word
@@ -173,11 +173,18 @@ def _sought(value: str) -> str:
     return f"(?:{pattern})" if len(value) >= SHORTEST_WITHIN else rf"(?<!\w)(?:{pattern})(?!\w)"
 
 
-def _mask_word(word: str, values: re.Pattern[str]) -> str:
-    """A string without the values in it; a number that is one becomes a string."""
-    if word.startswith('"'):
-        return f'"{values.sub(MASK, word[1:])}'
-    return f'"{MASK}"' if word not in ("{", "[") and values.fullmatch(word) else word
+def _mask_word(word: str, secrets: Secrets) -> str:
+    """A string without what is secret in it; a number that is a known value becomes a string."""
+    if not word.startswith('"'):
+        known = secrets.values is not None and word not in ("{", "[") and secrets.values.fullmatch(word)
+        return f'"{MASK}"' if known else word
+    if secrets.values is not None:
+        word = f'"{secrets.values.sub(MASK, word[1:])}'
+    if "=" in word or ":" in word:  # what a secret in a text stands behind
+        text = _plain(word)
+        if (masked := mask_text(text, secrets)) != text:
+            return json.dumps(masked, ensure_ascii=False)
+    return word
 
 
 def _line(depth: int) -> str:

@@ -119,6 +119,16 @@ def test_declared_names_are_masked_as_keys_and_as_values() -> None:
     assert told == f"no {MASK}, {MASK}9, {MASK} or 71170; card={MASK} cards=3 postcard=4; {MASK}"
 
 
+def test_a_secret_in_a_text_within_json_is_masked() -> None:
+    texts = ["at postgres://shop:hunter2@db/shop", 'token: "hunter2", \\ and more', "password='hunter2'"]
+    shown = pretty_json(json.dumps({"message": texts, "time": "12:00", "a=b": "x=y"}))
+    assert "hunter2" not in shown
+    assert "and more" in json.loads(shown)["message"][1]
+    assert json.loads(shown)["time"] == "12:00"
+    assert json.loads(shown)["a=b"] == "x=y"
+    assert "hunter2" not in pretty_json(json.dumps(texts[0])[:28])
+
+
 def test_a_value_as_json_writes_it_is_masked_too() -> None:
     value = 'tab\t and "quote"'
     secrets = find_secrets(json.dumps({"token": value}))
