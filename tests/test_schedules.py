@@ -96,6 +96,13 @@ def test_broken_row_is_listed_like_the_others() -> None:
     assert ["cannot be computed" in line for line in lines] == [True, True, False]
 
 
+def test_schedule_that_never_fired_has_no_last_fire() -> None:
+    fired_at = datetime(2026, 5, 1, 3, tzinfo=UTC)
+    add("a")
+    add("b", last_enqueued_at=fired_at)
+    assert [schedule.last_fire_at for schedule in schedules.list_schedules()] == [None, fired_at]
+
+
 def test_command_lists_schedules_with_their_next_fire() -> None:
     assert awa_cron("list") == "Schedules\n  none\n"
     add("nightly", skipped_count=7)

@@ -13,8 +13,11 @@ SELECT
     -- Whether no living worker declares it any more.
     coalesce(schedule.declared_at <= now() - %(declared_within)s::interval, false),
     schedule.skipped_count,
-    -- Within what every client can represent.
-    least(greatest(schedule.last_enqueued_at, '2000-01-01 00:00+00'), '9999-12-01 00:00+00'),
+    -- Within what every client can represent; null before the first fire.
+    CASE
+        WHEN schedule.last_enqueued_at IS NOT NULL
+        THEN least(greatest(schedule.last_enqueued_at, '2000-01-01 00:00+00'), '9999-12-01 00:00+00')
+    END,
     now()
 FROM awa.cron_jobs AS schedule
 WHERE %(name)s::text IS NULL OR schedule.name = %(name)s::text
