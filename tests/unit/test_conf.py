@@ -54,6 +54,8 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
         "METRICS_TOKEN": "x",
+        "BULK_QUEUE": "seldom",
+        "ADMIN_STATEMENT_TIMEOUT": 2,
         "PERIODIC": {},
         "MIDDLEWARE": [],
         "CARRY": ["language"],
