@@ -19,8 +19,8 @@ from awa_django.codec import clean_json
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.jobs import job
-from awa_django.operations.change import Change
-from awa_django.operations.walk import BULK_KIND, Place, Selection, walk
+from awa_django.operations.change import BULK_KIND, Change
+from awa_django.operations.walk import Place, Selection, walk
 from awa_django.outcomes import RetryAfter
 from awa_django.retry import Exponential
 from awa_django.storage.heartbeat import progress

@@ -12,6 +12,7 @@ from django.db import connection
 from awa_django import InvalidJob, Unique, job, operations, registry
 from awa_django.models import Job
 from awa_django.operations import Refusal
+from awa_django.operations.change import BULK_KIND
 from awa_django.storage import operate
 from tests.factories import insert_job, reload_job, update_job
 
@@ -129,3 +130,10 @@ def test_a_unique_key_that_cannot_be_told_keeps_the_arguments(send: Any) -> None
     for job_id in (other.id, unknown):
         [refusal] = operations.edit_args(job_id, '{"order_id": 5, "to": "x"}').refused
         assert refusal.reason.startswith("has a unique key, and it cannot be told")
+
+
+def test_what_somebody_confirmed_is_not_turned_into_something_else() -> None:
+    """Who may edit arguments would do by it what they have no permission for."""
+    job_id = insert_job(kind=BULK_KIND, args={"change": {"operation": "retry"}})
+    [refusal] = operations.edit_args(job_id, '{"change": {"operation": "delete"}}').refused
+    assert refusal.reason == "does what somebody confirmed, and nothing else"

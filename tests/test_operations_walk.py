@@ -15,7 +15,8 @@ from django.utils import timezone
 from awa_django import operations, registry
 from awa_django.bulk import bulk_operation
 from awa_django.operations import Change, batches, matching
-from awa_django.operations.walk import BULK_KIND, Place, Selection, walk
+from awa_django.operations.change import BULK_KIND
+from awa_django.operations.walk import Place, Selection, walk
 from awa_django.storage import operate
 from awa_django.testing.running import run_available
 from tests.factories import insert_job, reload_job, update_job

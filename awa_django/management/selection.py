@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connections, transaction
 
 from awa_django.operations import BATCH, LARGEST_ID
-from awa_django.operations.walk import BULK_KIND
+from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
 from awa_django.storage.listing import ListedJob, Look, Wanted, list_jobs
 from awa_django.storage.status import limit_statement

@@ -14,6 +14,7 @@ from awa_django.conf import get_settings
 from awa_django.errors import InvalidJob
 from awa_django.exact_json import read
 from awa_django.operations.batches import ROUNDS
+from awa_django.operations.change import BULK_KIND
 from awa_django.operations.limits import LARGEST_ID
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.states import DEFERRED_STATES, JobState
@@ -45,6 +46,8 @@ def edit_args(
         state = JobState(job.state)
         if state not in EDITABLE_STATES:
             return _refused(job_id, state, f"is {state}")
+        if job.kind == BULK_KIND:  # else who may edit could have it do what they may not
+            return _refused(job_id, state, "does what somebody confirmed, and nothing else")
         before = read(job.args, checks=False)
         if before == wanted:
             return _refused(job_id, state, "has these arguments already")

@@ -15,6 +15,8 @@ from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, UNFINISHED_STATE
 Operation = Literal["retry", "run_now", "cancel", "set_priority", "reschedule", "move_queue", "delete"]
 Table = Literal["hot", "deferred"]
 T = TypeVar("T")
+# The kind of the job that walks: a walk leaves jobs of it alone, unless they are what it is for.
+BULK_KIND = "awa.bulk_operation"
 UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 _THERE_AND_BACK: tuple[Table, ...] = ("hot", "deferred", "hot")
 

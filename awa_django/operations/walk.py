@@ -9,13 +9,11 @@ from django.db import connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.operations import batches, matching
-from awa_django.operations.change import Change, Table
+from awa_django.operations.change import BULK_KIND, Change, Table
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
 from awa_django.storage import operate
 
-# The kind of the job that walks: a walk leaves jobs of it alone, unless they are what it is for.
-BULK_KIND = "awa.bulk_operation"
 # The first jobs that could not be changed, kept with their reasons.
 LEFT_KEPT = 50
 _STATES: dict[Table, frozenset[JobState]] = {"hot": HOT_STATES, "deferred": DEFERRED_STATES}

@@ -22,7 +22,7 @@ from awa_django.admin import base
 from awa_django.bulk import bulk_operation
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import pause_queue
-from awa_django.operations.walk import BULK_KIND
+from awa_django.operations.change import BULK_KIND
 from awa_django.testing.running import run_available
 from tests.admin.conftest import Login
 from tests.factories import insert_job, reload_job

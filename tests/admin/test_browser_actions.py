@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connection
 
 from awa_django.models import HotJob
-from awa_django.operations.walk import BULK_KIND
+from awa_django.operations.change import BULK_KIND
 from tests import handlers
 from tests.admin.test_browser import in_browser, picture
 from tests.conftest import Connect

@@ -12,7 +12,7 @@ import pytest
 from awa_django import operations
 from awa_django.management import selection, verbs
 from awa_django.operations import OperationResult
-from awa_django.operations.walk import BULK_KIND
+from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
 from tests.commands.conftest import Manage, Terminal
 from tests.factories import insert_job, reload_job
