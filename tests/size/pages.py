@@ -38,8 +38,9 @@ SEARCHES = (
     "999999999999", "billing.charge", "billing", "size.rare", "no.such.kind", "f" * 32, "tag:customer-17",
     "tag:rare", "arg:order_id=17", "arg:customer_id=999",
 )  # fmt: skip
+# Not awa_doctor, which reads every row: that takes minutes.
 COMMANDS = (
-    ("awa_doctor",), ("awa_status",), ("awa_queues",), ("awa_cron",), ("awa_jobs", "list"),
+    ("awa_status",), ("awa_queues", "list"), ("awa_cron", "list"), ("awa_jobs", "list"),
     ("awa_jobs", "list", "--state", "failed"), ("awa_jobs", "list", "--queue", "size-rare"),
     ("awa_jobs", "list", "--kind", "size.rare"),
 )  # fmt: skip
@@ -146,7 +147,7 @@ def _get(client: Client, address: str, params: dict[str, str] | None = None) -> 
 
 
 def _call(command: tuple[str, ...]) -> None:
-    with redirect_stdout(io.StringIO()), suppress(SystemExit):  # the doctor finds something
+    with redirect_stdout(io.StringIO()), suppress(SystemExit):
         call_command(*command, stdout=io.StringIO(), stderr=io.StringIO())
 
 
