@@ -46,7 +46,7 @@ class Timing:
         if self.median > LONGEST_MS:
             found.append(f"takes over {LONGEST_MS:.0f} ms")
         most = MOST_OF_DASHBOARD if self.page == "dashboard" else MOST_STATEMENTS
-        if self.statements > most and not self.page.startswith("manage.py"):
+        if self.statements > most and not self.page.startswith("command "):
             found.append(f"sends over {most} statements")
         found += [f"scans {table}" for table in self.scanned]
         return "; ".join(found)

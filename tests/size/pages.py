@@ -76,7 +76,7 @@ def pages(client: Client) -> Iterator[Page]:
     known = get_commands()
     for command in COMMANDS:
         if command[0] in known:
-            yield Page("manage.py " + " ".join(command), lambda command=command: _call(command))  # type: ignore[misc]
+            yield Page("command " + " ".join(command), lambda command=command: _call(command))  # type: ignore[misc]
 
 
 def _of_jobs(client: Client, name: str) -> Iterator[Page]:

@@ -24,7 +24,7 @@ def test_a_page_that_is_slow_talkative_or_scans_is_complained_of() -> None:
     talkative = Timing("talkative", 80.0, 40.0, 30.0, MOST_STATEMENTS + 1, "")
     scanning = Timing("scanning", 80.0, 40.0, 30.0, 7, "", ["jobs_hot"])
     broken = Timing("broken", 0, 0, 0, 0, "", failure="AssertionError: 500")
-    command = Timing("manage.py awa_doctor", 80.0, 40.0, 30.0, 60, "")
+    command = Timing("command awa_doctor", 80.0, 40.0, 30.0, 60, "")
     assert report.complaints([GOOD, slow, talkative, scanning, broken, command]) == [
         "slow: takes over 1000 ms",
         "talkative: sends over 8 statements",
