@@ -1,4 +1,4 @@
-"""The pages in headless Chromium: they work with scripts and styles on, and pictures of them are taken.
+"""The pages in headless Chromium: they work with scripts and styles on.
 
 The browser runs in a thread of its own: Playwright's synchronous interface leaves an event loop
 running in its thread, where Django's ORM then refuses to work.
@@ -6,12 +6,10 @@ running in its thread, where Django's ORM then refuses to work.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,6 @@ from tests.factories import insert_job
 
 pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
 
-IMAGES = Path(__file__).resolve().parents[2] / "docs" / "images"
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -162,41 +159,24 @@ def in_browser(live_server: LiveServer, clean_queue: None) -> Callable[[Callable
     return run
 
 
-def picture(page: Any, name: str, *, full_page: bool = False) -> None:
-    """Keep a picture for the documentation, when asked to by AWA_SCREENSHOTS."""
-    if os.environ.get("AWA_SCREENSHOTS"):
-        IMAGES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=IMAGES / f"{name}.png", full_page=full_page)
-
-
 def test_pages_and_a_retry(in_browser: Callable[[Callable[[Any], None]], None]) -> None:
     job_id = fill()
 
     def script(page: Any) -> None:
         page.goto("/admin/awa/hotjob/")
         assert page.locator("#result_list tbody tr").count() == 44
-        picture(page, "admin-hot-jobs")
         page.goto("/admin/awa/deferredjob/")
         assert page.locator("#result_list tbody tr").count() == 60
-        picture(page, "admin-deferred-jobs")
-        page.goto("/admin/awa/job/?queue=mail")
-        picture(page, "admin-all-jobs")
         for name, row in (
             ("queuemeta", "billing"), ("runtimeinstance", "web-1-4711-1"), ("cronjob", "nightly-index"),
             ("leaderlease", "promote"),
         ):  # fmt: skip
             page.goto(f"/admin/awa/{name}/")
             assert page.locator("table tbody").get_by_text(row, exact=True).count() == 1
-            if name != "leaderlease":
-                picture(page, f"admin-{name}")
         page.goto(f"/admin/awa/hotjob/{job_id}/change/")
         content = page.content()
         assert str(2**70) in content
         assert "k-123" not in content
-        picture(page, "admin-job", full_page=True)
-        page.emulate_media(color_scheme="dark")
-        picture(page, "admin-job-dark")
-        page.emulate_media(color_scheme="light")
 
         page.goto("/admin/awa/hotjob/?state=failed")
         page.locator(f'input[name="_selected_action"][value="{job_id}"]').check()
@@ -208,7 +188,6 @@ def test_pages_and_a_retry(in_browser: Callable[[Callable[[Any], None]], None]) 
         page.get_by_role("button", name="Reschedule").click()
         page.locator("#id_run_at_0").fill("2030-05-01")
         page.locator("#id_run_at_1").fill("09:30")
-        picture(page, "admin-reschedule")
         page.locator('input[type="submit"][value="Reschedule"]').click()
         page.wait_for_url(f"**/admin/awa/deferredjob/{job_id}/change/")  # it has moved, and so has the page
         page.get_by_text("Reschedule: 1 changed.").wait_for()

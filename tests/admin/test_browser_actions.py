@@ -13,7 +13,7 @@ from django.db import connection
 from awa_django.models import HotJob
 from awa_django.operations.change import BULK_KIND
 from tests import handlers
-from tests.admin.test_browser import in_browser, picture
+from tests.admin.test_browser import in_browser
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job
 from tests.waiting import wait_until
@@ -59,7 +59,6 @@ def test_a_failed_job_is_mended_retried_and_seen_to_complete(in_browser: Run, wo
         page.get_by_role("button", name="Save arguments").click()
         page.get_by_text("does not fit its annotation").wait_for()
         page.locator("#id_args").fill('{"number": 9007199254740993}')
-        picture(page, "admin-edit-arguments")
         page.get_by_role("button", name="Save arguments").click()
         page.get_by_text(f"The arguments of job {job_id} were changed.").wait_for()
         assert page.get_by_text("9007199254740993").count() > 0
@@ -80,7 +79,6 @@ def test_a_queue_is_paused_and_resumed(in_browser: Run, worker: None) -> None:
         page.goto("/admin/awa/queuemeta/")
         row = page.locator("tr", has=page.get_by_role("rowheader", name="mail", exact=True))
         row.get_by_label("How long to pause mail").select_option("1 hour")
-        picture(page, "admin-pause")
         row.get_by_role("button", name="Pause").click()
         page.get_by_text("Queue mail is paused until").wait_for()
         assert "in 59 min" in row.inner_text()
@@ -125,7 +123,6 @@ def test_two_hundred_thousand_jobs_are_cancelled_by_filter(in_browser: Run, work
         page.locator('button[name="index"]').click()
         page.get_by_text("over 10,000").wait_for()
         assert page.get_by_text("No worker serves").count() == 0
-        picture(page, "admin-all-that-match")
         page.get_by_role("button", name="Cancel: all that match").click()
         page.get_by_text("does it.").wait_for()
 

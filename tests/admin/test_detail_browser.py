@@ -14,7 +14,7 @@ from awa_django.storage import finalize, heartbeat, queues
 from awa_django.storage.claim import ClaimRequest, claim_one
 from awa_django.storage.rows import Attempt, Ending
 from awa_django.worker import verdict
-from tests.admin.test_browser import in_browser, picture
+from tests.admin.test_browser import in_browser
 from tests.conftest import Connect
 from tests.factories import insert_job
 
@@ -64,7 +64,6 @@ def test_a_job_is_watched_from_a_paused_queue_to_its_failure(in_browser: Run, co
             heartbeat.progress(connection, {run: json.dumps(report)})
             page.get_by_text(f"step {percent // 10} of 10").wait_for()
             assert page.get_by_role("progressbar").evaluate("bar => bar.value") == percent
-        picture(page, "admin-job-running")
 
         try:
             refuse(card)
