@@ -52,8 +52,8 @@ EARLIER = """
         round(completed_count * (0.8 + 0.2 * sin(ago / 5.0))),
         round(retried_count * (0.7 + 0.3 * cos(ago / 3.0))),
         CASE WHEN ago % 7 = 0 THEN failed_count ELSE 0 END,
-        wait_histogram,
-        run_histogram
+        array_fill(0, ARRAY[(1 + sin(ago / 6.0 + ago))::integer]) || wait_histogram,
+        array_fill(0, ARRAY[(1 + cos(ago / 9.0 + ago))::integer]) || run_histogram
     FROM awa.queue_stats, generate_series(1, 58) AS ago
     WHERE minute = (SELECT max(minute) FROM awa.queue_stats WHERE minute < date_trunc('minute', now()))
     ON CONFLICT DO NOTHING
@@ -76,8 +76,8 @@ def main() -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=90,
-        help="of the demo before, for the charts (default: 90)",
+        default=130,
+        help="of the demo before, for the charts (default: 130)",
     )
     options = parser.parse_args()
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
