@@ -21,12 +21,15 @@ def unmask(wanted: Exact, shown: Exact, stored: Exact, where: str = "") -> Exact
     if wanted == shown:
         return stored
     if isinstance(wanted, dict) and isinstance(shown, dict) and isinstance(stored, dict):
-        return {
-            name: unmask(value, shown[name], stored[name], f"{where}.{name}" if where else name)
-            if name in shown and name in stored
-            else _written_out(value, f"{where}.{name}" if where else name)
-            for name, value in wanted.items()
-        }
+        meant: dict[str, Exact] = {}
+        for name, value in wanted.items():
+            place = f"{where}.{name}" if where else name
+            if name in shown and name in stored:
+                meant[name] = unmask(value, shown[name], stored[name], place)
+            else:
+                _written_out(name, place)
+                meant[name] = _written_out(value, place)
+        return meant
     if isinstance(wanted, list) and isinstance(shown, list) and isinstance(stored, list):
         return [
             stored[index]

@@ -47,12 +47,14 @@ STORED: dict[str, Any] = {
     "who": {"name": "ann", "token": "t1"},
     "list": [{"token": "t2"}, {"token": "t3"}],
     "n": "x s3",
+    "names": {"s3": 1, "other": 1},
 }
 SHOWN: dict[str, Any] = {
     "key": MASK,
     "who": {"name": "ann", "token": MASK},
     "list": [{"token": MASK}, {"token": MASK}],
     "n": f"x {MASK}",
+    "names": {MASK: 1, "other": 1},
 }
 
 
@@ -65,6 +67,7 @@ SHOWN: dict[str, Any] = {
         ({"list": [{"token": MASK}]}, {"list": [{"token": "t2"}]}),
         ({"list": [{"token": "t9"}, {"token": MASK}]}, {"list": [{"token": "t9"}, {"token": "t3"}]}),
         ({"n": "y"}, {"n": "y"}),
+        ({"names": {"other": 2}}, {"names": {"other": 2}}),
     ],
 )
 def test_masks_that_were_left_keep_what_is_stored(changes: Any, meant: Any) -> None:
@@ -80,6 +83,7 @@ def test_masks_that_were_left_keep_what_is_stored(changes: Any, meant: Any) -> N
         ({"list": [{"token": MASK, "id": "1"}, {"token": MASK}]}, r"list\[0\]"),
         ({"n": f"y {MASK}"}, "n has"),
         ({"key": {"a": [MASK]}}, "key has"),
+        ({"names": {MASK: 1, "other": 2}}, r"names\.\*"),
     ],
 )
 def test_a_mask_that_hides_nothing_is_refused(changes: Any, where: str) -> None:
