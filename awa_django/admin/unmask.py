@@ -14,7 +14,8 @@ def unmask(wanted: Exact, shown: Exact, stored: Exact, where: str = "") -> Exact
     """What was meant by ``wanted``, which somebody made of ``shown``, the masked form of ``stored``.
 
     Objects are compared name by name. An element of a list that was changed must have no mask: it may
-    have come from another place, and would get another one's secret.
+    have come from another place, and would get another one's secret. Neither must one that looks like
+    others in a list that got longer or shorter: nobody can tell which of them it is.
 
     Raises: Masked naming the place.
     """
@@ -31,13 +32,19 @@ def unmask(wanted: Exact, shown: Exact, stored: Exact, where: str = "") -> Exact
                 meant[name] = _written_out(value, place)
         return meant
     if isinstance(wanted, list) and isinstance(shown, list) and isinstance(stored, list):
+        has_moved = len(wanted) != len(shown)
         return [
             stored[index]
-            if index < len(shown) and value == shown[index]
+            if index < len(shown) and value == shown[index] and not (has_moved and _is_any_of(value, shown))
             else _written_out(value, f"{where}[{index}]")
             for index, value in enumerate(wanted)
         ]
     return _written_out(wanted, where)
+
+
+def _is_any_of(value: Exact, shown: list[Exact]) -> bool:
+    """Whether it hides something, and several look like it."""
+    return _has_mask(value) and shown.count(value) > 1
 
 
 def _written_out(value: Exact, where: str) -> Exact:

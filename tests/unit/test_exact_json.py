@@ -46,6 +46,7 @@ STORED: dict[str, Any] = {
     "key": "s3",
     "who": {"name": "ann", "token": "t1"},
     "list": [{"token": "t2"}, {"token": "t3"}],
+    "pair": [{"id": 1, "token": "t4"}, {"id": 2, "token": "t5"}],
     "n": "x s3",
     "names": {"s3": 1, "other": 1},
 }
@@ -53,6 +54,7 @@ SHOWN: dict[str, Any] = {
     "key": MASK,
     "who": {"name": "ann", "token": MASK},
     "list": [{"token": MASK}, {"token": MASK}],
+    "pair": [{"id": 1, "token": MASK}, {"id": 2, "token": MASK}],
     "n": f"x {MASK}",
     "names": {MASK: 1, "other": 1},
 }
@@ -64,7 +66,7 @@ SHOWN: dict[str, Any] = {
         ({}, {}),
         ({"key": "new"}, {"key": "new"}),
         ({"who": {"name": "bob", "token": MASK}}, {"who": {"name": "bob", "token": "t1"}}),
-        ({"list": [{"token": MASK}]}, {"list": [{"token": "t2"}]}),
+        ({"pair": [{"id": 1, "token": MASK}]}, {"pair": [{"id": 1, "token": "t4"}]}),
         ({"list": [{"token": "t9"}, {"token": MASK}]}, {"list": [{"token": "t9"}, {"token": "t3"}]}),
         ({"n": "y"}, {"n": "y"}),
         ({"names": {"other": 2}}, {"names": {"other": 2}}),
@@ -79,7 +81,9 @@ def test_masks_that_were_left_keep_what_is_stored(changes: Any, meant: Any) -> N
     [
         ({"other": MASK}, "other"),
         ({"who": {"name": MASK, "token": MASK}}, "who.name"),
-        ({"list": [{"token": MASK}, {"token": MASK}, {"token": MASK}]}, r"list\[2\]"),
+        ({"list": [{"token": MASK}, {"token": MASK}, {"token": MASK}]}, r"list\[0\]"),
+        ({"list": [{"token": MASK}]}, r"list\[0\]"),
+        ({"pair": [{"id": 2, "token": MASK}]}, r"pair\[0\]"),
         ({"list": [{"token": MASK, "id": "1"}, {"token": MASK}]}, r"list\[0\]"),
         ({"n": f"y {MASK}"}, "n has"),
         ({"key": {"a": [MASK]}}, "key has"),
