@@ -124,6 +124,30 @@ def test_what_is_promoted_behind_a_look_is_found_and_what_came_later_is_left() -
     assert states(moving, hot, later[0]) == ["cancelled", "cancelled", "available"]
 
 
+def test_what_somebody_else_changes_behind_a_look_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retried job must not be deleted by who chose the failed ones, though available ones can be."""
+    kept, retried, deleted, moved = [insert_job("failed", queue="mail") for _ in range(4)]
+    find = operate.matching_hot
+
+    def found_and_overtaken(*args: Any, **kwargs: Any) -> operate.Look:
+        look = find(*args, **kwargs)
+        update_job(retried, state="'available'", finalized_at="NULL")
+        update_job(moved, queue="'other'")
+        operate.delete_hot(connection, [deleted])
+        return look
+
+    monkeypatch.setattr(operate, "matching_hot", found_and_overtaken)
+    place = run(Change(operation="delete"), selection(state="failed", queue="mail"))
+    assert reload_job(kept) is None
+    assert states(retried, moved) == ["available", "failed"]
+    assert (place.changed, place.left) == (1, 3)
+    assert [(left.job_id, left.reason) for left in place.first_left] == [
+        (retried, "matches no more"),
+        (deleted, "does not exist"),
+        (moved, "matches no more"),
+    ]
+
+
 class Died(Exception):
     pass
 

@@ -2,21 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from django.db import connections
+from django.db import connections, transaction
 
 from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.operations import batches
 from awa_django.operations.limits import LONGEST_NAME
+from awa_django.operations.results import OperationResult, Refusal
 from awa_django.operations.verbs import cancel
-from awa_django.states import UNFINISHED_STATES
+from awa_django.states import UNFINISHED_STATES, JobState
 from awa_django.storage import operate
 
 # Rows looked through per statement for those that match: some 10 ms, however few they are.
 LOOK = 10_000
 _UNFINISHED: list[str] = sorted(UNFINISHED_STATES)
+
+
+def apply_to_matching(
+    apply: Callable[[list[int]], OperationResult],
+    match: operate.Match,
+    job_ids: Sequence[int],
+    *,
+    using: str,
+) -> OperationResult:
+    """Do it to those of the jobs that match still, in one transaction; the others are refused.
+
+    They were found before: meanwhile somebody may have retried one that has failed, and an operation that
+    would take it in its new state as well is not meant for it.
+    """
+    connection = connections[using]
+    with transaction.atomic(using=using):
+        matching = operate.still_matching(connection, match, job_ids)
+        result = apply(matching)
+        if len(matching) == len(job_ids):
+            return result
+        moved_on = sorted(set(job_ids).difference(matching))
+        now = operate.locate(connection, moved_on)
+    refused = [
+        Refusal(job_id, JobState(now[job_id].state), "matches no more")
+        if job_id in now
+        else Refusal(job_id, None, "does not exist")
+        for job_id in moved_on
+    ]
+    every = sorted((*result.refused, *refused), key=lambda job: job.job_id)
+    return OperationResult(result.changed, tuple(every))
 
 
 def cancel_matching(

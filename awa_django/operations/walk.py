@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from django.db import connections, transaction
 
@@ -112,6 +113,7 @@ def walk(
     alias = using or get_settings().database
     connection = connections[alias]
     match = selection.match(change)
+    apply = partial(change.apply, by=by, using=alias)
     for table in selection.passes(change)[place.passes_done :]:
         find = operate.matching_hot if table == "hot" else operate.matching_deferred
         if place.first_id is None:
@@ -125,7 +127,8 @@ def walk(
             for start in range(0, len(job_ids), batches.BATCH):
                 some = job_ids[start : start + batches.BATCH]
                 with transaction.atomic(using=alias):
-                    place = place.beyond(change.apply(some, by=by, using=alias), some[-1])
+                    result = matching.apply_to_matching(apply, match, some, using=alias)
+                    place = place.beyond(result, some[-1])
                     keep(place)
             place = replace(place, last_id=last_id)
             if not job_ids:

@@ -130,6 +130,12 @@ def matching_deferred(connection: Connection, match: Match, *, after_id: int, ro
     return Look(last_id, job_ids or [])
 
 
+def still_matching(connection: Connection, match: Match, job_ids: Sequence[int]) -> list[int]:
+    """Those of the jobs that match now, locked for the rest of the transaction."""
+    asked = {name: value for name, value in match._asdict().items() if name != "highest_id"}
+    return [job_id for (job_id,) in fetch(connection, "still_matching", **asked, job_ids=job_ids)]
+
+
 def highest_id(connection: Connection) -> int:
     """The highest id of all jobs, 0 when there are none."""
     return fetch(connection, "highest_id")[0][0] or 0

@@ -128,3 +128,12 @@ def test_look_for_what_matches_reads_a_bounded_piece_by_the_primary_key(
     [scan] = [line for line in found if f"on {table}" in line]
     assert f"Index Scan using {table}_pkey" in scan
     assert "rows=500" in scan
+
+
+@pytest.mark.parametrize("filters", [{}, {"kind": "k", "queue": "default", "states": ["available"]}], ids=str)
+def test_what_still_matches_is_locked_by_the_primary_keys(filters: dict[str, Any]) -> None:
+    params = {**Match(2**62, **filters)._asdict(), "job_ids": list(range(1, 101))}
+    found = plan("still_matching", **params)
+    indexes = set(re.findall(r"\b(?:jobs_hot|scheduled_jobs)_\w+", found))
+    assert indexes == {"jobs_hot_pkey", "scheduled_jobs_pkey"}
+    assert scans(found) == []
