@@ -21,6 +21,7 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.translation import gettext_lazy as _
 
 from awa_django.admin import bulk
 from awa_django.admin.arguments import ArgumentsMixin
@@ -46,8 +47,17 @@ class PriorityForm(forms.Form):
     )
 
 
+class DateAndTime(AdminSplitDateTime):
+    """Its two inputs have names, which Django 5.2 does not give them."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__(attrs)
+        for part, name in zip(self.widgets, (_("Date"), _("Time")), strict=True):
+            part.attrs["aria-label"] = name
+
+
 class RescheduleForm(forms.Form):
-    run_at = forms.SplitDateTimeField(label="Run at", widget=AdminSplitDateTime)
+    run_at = forms.SplitDateTimeField(label="Run at", widget=DateAndTime)
 
 
 class QueueForm(forms.Form):

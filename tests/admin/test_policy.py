@@ -97,7 +97,8 @@ def test_pages_keep_to_a_strict_policy_and_shut_nobody_out(in_browser: Run) -> N
     running = insert_job("running", kind="shop.charge_card", queue="mail", progress={"percent": 40})
     deferred = insert_job("scheduled", kind="shop.charge_card", queue="billing")
     jobs = reverse("admin:awa_hotjob_changelist")
-    urls = [*lists(), f"{jobs}?queue=mail&q=shop", f"{jobs}?q=nothing", *details("hotjob", failed)]
+    ours = [url for url in lists() if url.count("/") > 3]  # without Django's own indexes
+    urls = [*ours, f"{jobs}?queue=mail&q=shop", f"{jobs}?q=nothing", *details("hotjob", failed)]
     urls += [*details("hotjob", running), *details("deferredjob", deferred)]
 
     def script(page: Any) -> None:
