@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from django.db import connections
 
 from awa_django import operations
-from awa_django.operations import Change, OperationResult
+from awa_django.operations import LARGEST_ID, Change, OperationResult
 from awa_django.operations.change import Operation
+from awa_django.operations.matching import apply_to_matching
 from awa_django.states import JobState
-from awa_django.storage.operate import locate
+from awa_django.storage.listing import Wanted
+from awa_django.storage.operate import Match, locate
 
 # Ids of each kind that an account names; it counts all.
 NAMED = 1_000
@@ -88,7 +91,21 @@ class Account:
         if self.is_dry_run:
             self._look(job_ids, alias)
             return
-        result = self.verb.run(job_ids, options, alias)
+        self._take(self.verb.run(job_ids, options, alias))
+
+    def run_matching(self, job_ids: list[int], wanted: Wanted, options: dict[str, Any], alias: str) -> None:
+        """Do it to those of the jobs, which were found to match, that match still."""
+        apply = partial(self.verb.run, options=options, alias=alias)
+        match = Match(
+            LARGEST_ID,
+            states=None if wanted.states is None else sorted(wanted.states),
+            kind=wanted.kind,
+            queue=wanted.queue,
+            tags=list(wanted.tags) or None,
+        )
+        self._take(apply_to_matching(apply, match, job_ids, using=alias))
+
+    def _take(self, result: OperationResult) -> None:
         self.add(result.changed, ((job.job_id, job.state, job.reason) for job in result.refused))
 
     def _look(self, job_ids: list[int], alias: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from io import StringIO
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from awa_django.management import selection, verbs
 from awa_django.operations import OperationResult
 from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
+from awa_django.storage.listing import ListedJob
 from tests.commands.conftest import Manage, Terminal
 from tests.factories import insert_job, reload_job
 
@@ -131,6 +134,25 @@ def test_jobs_that_came_since_are_left(manage: Manage, monkeypatch: pytest.Monke
         "2 deleted\n"
     )
     assert all(reload_job(job_id) for job_id in later)
+
+
+@pytest.mark.django_db
+def test_jobs_that_somebody_else_changed_since_are_left(
+    manage: Manage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted, retried = insert_job("failed"), insert_job("failed")
+    walk = selection.walk
+
+    def overtaken(*args: Any, **kwargs: Any) -> Iterator[list[ListedJob]]:
+        for jobs in walk(*args, **kwargs):
+            operations.retry(retried)
+            yield jobs
+
+    monkeypatch.setattr(selection, "walk", overtaken)
+    done = manage("awa_jobs", "delete", "--all-matching", "--state", "failed", "--yes", "--json")
+    assert done.document["changed"] == [deleted]
+    assert done.document["refused"] == [{"id": retried, "state": "available", "reason": "matches no more"}]
+    assert reload_job(retried).state == "available"
 
 
 @pytest.mark.django_db

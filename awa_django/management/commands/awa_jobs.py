@@ -166,7 +166,7 @@ class Command(OperatorCommand):
                 if account.is_dry_run:
                     account.add((job.id for job in jobs), ())
                 else:
-                    account.run([job.id for job in jobs], self.options, self.alias)
+                    account.run_matching([job.id for job in jobs], wanted, self.options, self.alias)
                 if time.monotonic() - said_at > SAYS_EVERY:
                     self.note(f"{account.changed_count:,} {account.verb.done} so far")
                     said_at = time.monotonic()
