@@ -43,8 +43,14 @@ def full_table(clean_queue: None, connect: Connect, monkeypatch: pytest.MonkeyPa
     writer.execute("ANALYZE awa.jobs_hot")
 
 
+@pytest.fixture
+def small_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much the tests before have left in its file."""
+    monkeypatch.setattr(measures, "PLAN_MATTERS_FROM", 2**60)
+
+
 @pytest.mark.django_db
-def test_everything_is_measured_where_all_is_well() -> None:
+def test_everything_is_measured_where_all_is_well(small_table: None) -> None:
     measured = measure()
     assert measured.notify_seconds is not None
     assert measured.notify_seconds < 3
@@ -99,6 +105,15 @@ def test_claim_without_its_index_is_reported(full_table: None) -> None:
     assert finding.examples == ("Seq Scan, Sort",)
 
 
+@pytest.mark.parametrize(
+    ("above", "wrong"), [("ModifyTable", []), ("LockRows", ["Bitmap Index Scan by jobs_hot_pkey"])]
+)
+def test_update_may_go_by_a_bitmap_of_the_primary_key(above: str, wrong: list[str]) -> None:
+    below = {"Node Type": "Bitmap Index Scan", "Index Name": "jobs_hot_pkey"}
+    scan = {"Node Type": "Bitmap Heap Scan", "Relation Name": "jobs_hot", "Plans": [below]}
+    assert list(measures._wrong_in({"Node Type": above, "Plans": [scan]})) == wrong
+
+
 def test_claim_by_another_way_is_reported(full_table: None) -> None:
     with connecting_with("-c enable_indexscan=off -c enable_indexonlyscan=off -c enable_seqscan=off"):
         assert "Bitmap" in found("claim_plan").examples[0]
@@ -134,7 +149,7 @@ def test_server_without_another_connection_is_reported(
 
 
 @pytest.mark.django_db
-def test_command_prints_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_prints_what_was_measured(small_table: None) -> None:
     def printed(*arguments: str) -> str:
         output = StringIO()
         call_command("awa_doctor", *arguments, stdout=output)

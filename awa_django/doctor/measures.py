@@ -168,11 +168,12 @@ def _wrong_in(node: dict[str, Any], *, chooses: bool = False) -> Iterator[str]:
     """What a plan of the claim should not have: below LockRows, where it chooses, and in its update."""
     kind = node["Node Type"]
     chooses = chooses or kind == "LockRows"
-    reads = node.get("Relation Name") == "jobs_hot" and kind.endswith("Scan")
+    # The index of a Bitmap Heap Scan is named by the node below it.
+    reads = kind == "Bitmap Index Scan" or (
+        node.get("Relation Name") == "jobs_hot" and kind.endswith("Scan") and kind != "Bitmap Heap Scan"
+    )
     if reads and node.get("Index Name") != ("jobs_hot_claim" if chooses else "jobs_hot_pkey"):
         yield f"{kind} by {node['Index Name']}" if "Index Name" in node else kind
-    if kind == "Bitmap Index Scan":
-        yield f"Bitmap Index Scan by {node['Index Name']}"
     if chooses and kind.endswith("Sort"):
         yield kind
     for child in node.get("Plans", ()):
