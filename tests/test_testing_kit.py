@@ -286,7 +286,7 @@ class DrainTest(TestCase):
         }.items():
             END.enqueue(how)
             assert one(drain()).outcome == outcome, how
-        assert diagnose() == []
+        assert [finding for finding in diagnose() if not finding.is_warning] == []
 
     def test_snoozed_job_goes_on_from_its_checkpoint(self) -> None:
         job_id = END.enqueue("snooze").id
@@ -375,4 +375,4 @@ def test_flush_queue_empties_every_table(connect: Connect) -> None:
     for (table,) in tables:
         assert session.execute(f"SELECT count(*) FROM awa.{table}").fetchone() == (0,), table
     assert session.execute("SELECT DISTINCT holder FROM awa.leaders").fetchall() == [(None,)]
-    assert diagnose() == []
+    assert [finding for finding in diagnose() if not finding.is_warning] == []

@@ -57,7 +57,7 @@ class FlushCommandTest(TransactionTestCase):
         with mock.patch("builtins.input", return_value="yes"):
             call_command("flush", stdout=mock.Mock())
         assert (Job.objects.count(), Group.objects.count()) == (0, 0)
-        assert diagnose() == []
+        assert [finding for finding in diagnose() if not finding.is_warning] == []
 
     def test_an_unused_queue_costs_a_look(self) -> None:
         call_command("flush", interactive=False, inhibit_post_migrate=True)

@@ -41,6 +41,7 @@ class Terminal(StringIO):
 def manage(monkeypatch: pytest.MonkeyPatch) -> Manage:
     """``manage("awa_jobs", "list")`` runs it here; with ``terminal=True`` on a terminal, as it seems."""
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "120")  # pytest-xdist says 80, in which cells wrap
 
     def run(*arguments: object, terminal: bool = False) -> Ended:
         stdout, stderr = Terminal() if terminal else StringIO(), StringIO()
