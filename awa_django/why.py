@@ -87,7 +87,7 @@ def _ended(job: JobFacts) -> Reason:
             took = _(", after {span}").format(span=spell(job.finalized_at - job.attempted_at))
         return Reason("completed", _("It has run: completed {when}{took}.").format(when=ended, took=took))
     again = _("Retry it when the cause is gone: it gets all its attempts again.")
-    outcome = job.outcome or ""
+    outcome = job.outcome_of_end
     if outcome == "superseded":
         text = _("It ended {when} because another job holds its unique key.").format(when=ended)
         advice = _("The other job does the work. Retry this one when that has ended.")

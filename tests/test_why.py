@@ -144,6 +144,16 @@ def test_a_cancelled_job_says_by_whom() -> None:
     assert "by ann" in only(job_id).text
 
 
+@pytest.mark.parametrize("outcome", ["superseded", "discarded", "cancelled", "unwritable", "expired"])
+def test_an_entry_of_an_earlier_end_says_nothing_of_this_one(outcome: str) -> None:
+    """Retried after that end, it was cancelled while it waited: that leaves no entry."""
+    entry = {"outcome": outcome, "error": "of then", "by": "ann", "at": "2020-01-31T10:00:00.5+00:00"}
+    reason = only(insert_job("cancelled", errors=[entry]))
+    assert reason.code == "cancelled"
+    assert "ann" not in reason.text
+    assert "of then" not in reason.text
+
+
 def test_entries_that_somebody_else_wrote_are_survived() -> None:
     job_id = insert_job("failed")
     for errors in (

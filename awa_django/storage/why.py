@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
 
+# An entry of the history that is as old as the end of the job tells of that end.
+SAME_MOMENT = timedelta(seconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
@@ -36,6 +39,7 @@ class JobFacts:
     due_at: str | None
     """Of the metadata, as text: how often workers did not know the kind; seconds; epoch seconds."""
     outcome: str | None
+    entered_at: str | None
     class_name: str | None
     error: str | None
     ended_by: str | None
@@ -49,13 +53,26 @@ class JobFacts:
     paused_at: datetime | None
     paused_by: str | None
     paused_until: datetime | None
-    worker_seen_at: datetime | None
-    """None: the worker that holds or held the job is no live process any more."""
-    worker_drains: bool | None
     duties: list[str]
     """The duties that somebody does now."""
     locked_by_pid: int | None
     locked_by_name: str | None
+
+    @property
+    def outcome_of_end(self) -> str:
+        """How the job ended, if the newest entry is about that.
+
+        One that waits is cancelled without an entry: then the newest is of an earlier end, after which
+        the job was retried.
+        """
+        try:
+            entered_at = datetime.fromisoformat(self.entered_at or "")
+        except ValueError:  # what somebody else wrote
+            return self.outcome or ""
+        if self.finalized_at is None or entered_at.utcoffset() is None:
+            return self.outcome or ""
+        is_of_end = abs(self.finalized_at - entered_at) <= SAME_MOMENT
+        return self.outcome or "" if is_of_end else ""
 
 
 class QueueFacts(NamedTuple):
@@ -74,7 +91,7 @@ class QueueFacts(NamedTuple):
 
 
 def why_job(connection: Connection, job_id: int) -> JobFacts | None:
-    """The job with its queue's pause, its key's holder and its worker; None when there is none."""
+    """The job with its queue's pause and its key's holder; None when there is none."""
     rows = fetch(connection, "why_job", job_id=job_id)
     return JobFacts(*rows[0]) if rows else None
 

@@ -1,5 +1,5 @@
 -- One job, wherever it is, with all that decides whether it is promoted and claimed, but for the other
--- jobs and the workers of its queue (why_ahead, why_overdue, why_workers).
+-- jobs and the workers of its queue (why_queue).
 -- Params: job_id.
 -- Index: jobs_hot_pkey, scheduled_jobs_pkey, idx_awa_jobs_unique, and the keys of the small tables.
 -- A row that an open transaction has locked or changed bears that one's number in xmax: the claim and the
@@ -44,6 +44,7 @@ SELECT
     left(job.metadata ->> 'awa:max_age', 40),
     left(job.metadata ->> 'awa:due_at', 40),
     left(job.newest ->> 'outcome', 40),
+    left(job.newest ->> 'at', 40),
     left(job.newest ->> 'class', 200),
     left(job.newest ->> 'error', 500),
     left(coalesce(job.newest ->> 'by', job.newest ->> 'worker'), 200),
@@ -58,14 +59,11 @@ SELECT
     CASE WHEN isfinite(pause.paused_at) THEN pause.paused_at END,
     pause.paused_by,
     CASE WHEN isfinite(pause.paused_until) THEN pause.paused_until END,
-    runner.last_seen_at,
-    runner.draining,
     ARRAY(SELECT leader.duty FROM awa.leaders AS leader WHERE leader.holder IS NOT NULL AND leader.expires_at > now()),
     locker.pid,
     locker.application_name
 FROM job
 LEFT JOIN awa.queue_meta AS pause ON pause.queue = job.queue
-LEFT JOIN awa.runtime_instances AS runner ON runner.name = job.worker
 LEFT JOIN LATERAL (
     SELECT held.pid, session.application_name
     FROM pg_locks AS held
