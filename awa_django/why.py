@@ -32,6 +32,7 @@ PROMOTED_WITHIN = timedelta(seconds=10)
 CLAIMED_WITHIN = timedelta(seconds=30)
 # As high as a put-back counts (see defer.sql).
 MOST_TIMES = 1_000_000
+LONGEST_ERROR = 700
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +383,8 @@ def _error(job: JobFacts) -> str:
     if not parts:
         return _("no error was kept")
     secrets = find_secrets(job.args or "", registry.secret_names(job.kind, job.masked))
-    return " ".join(mask_text(": ".join(parts), secrets).split())
+    # Cut when it is masked: of a secret that is cut in two, the first part would be shown.
+    return " ".join(mask_text(": ".join(parts), secrets).split())[:LONGEST_ERROR]
 
 
 def _capped(count: int) -> str:

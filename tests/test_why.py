@@ -138,6 +138,20 @@ def test_secret_arguments_are_masked_in_the_error() -> None:
     assert "card ******** is refused" in only(job_id).text
 
 
+def test_a_secret_is_masked_before_the_error_is_cut() -> None:
+    for length in range(470, 720, 10):
+        error = "x" * length + " 4000123412341234"
+        job_id = insert_job(
+            "failed",
+            args={"card_number": "4000123412341234"},
+            metadata={"awa:secret": ["card_number"]},
+            errors=[{"error": error}],
+        )
+        text = only(job_id).text
+        assert "4000" not in text
+        assert len(text) < 900
+
+
 def test_a_cancelled_job_says_by_whom() -> None:
     job_id = insert_job("running")
     operations.cancel(job_id, by="ann")

@@ -46,7 +46,7 @@ SELECT
     left(job.newest ->> 'outcome', 40),
     left(job.newest ->> 'at', 40),
     left(job.newest ->> 'class', 200),
-    left(job.newest ->> 'error', 500),
+    left(job.newest ->> 'error', 20000),
     left(coalesce(job.newest ->> 'by', job.newest ->> 'worker'), 200),
     CASE WHEN job.newest IS NOT NULL THEN left(job.args::text, 20000) END,
     (job.metadata -> 'awa:secret')::text,
