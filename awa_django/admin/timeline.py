@@ -6,7 +6,7 @@ import json
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
@@ -17,6 +17,7 @@ from awa_django.durations import spell
 from awa_django.models.fields import UndecodedJSON, decode_json
 from awa_django.redaction import LONGEST_SHOWN, Secrets, mask_text, pretty_json
 from awa_django.states import JobState
+from awa_django.storage.why import SAME_MOMENT
 
 ENTRIES_SHOWN = 50
 # The keys of an error entry that have a place of their own on the page.
@@ -24,8 +25,6 @@ ENTRY_KEYS = (
     "error", "traceback", "class", "outcome", "attempt", "run_lease", "at", "attempted_at", "worker", "by"
 )  # fmt: skip
 DATE = "Y-m-d H:i:s"
-# An entry of the errors that is as old as the end of the job tells of that end.
-SAME_MOMENT = timedelta(seconds=1)
 # How the outcome of an attempt is coloured: as the state that it led to.
 _TONES = {
     "retried": "retryable",
