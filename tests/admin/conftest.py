@@ -9,8 +9,10 @@ import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.test import Client
+from pytest_django.live_server_helper import LiveServer
 
 Login = Callable[..., Client]
+STRICT = "tests.admin.browser.strict_policy"
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +45,21 @@ def root(db: None) -> Client:
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
     return client
+
+
+@pytest.fixture
+def strict_policy(live_server: LiveServer, settings: Any) -> Iterator[None]:
+    """The live server, which may run since an earlier test, answers with a strict policy."""
+    handlers: list[Any] = [live_server.thread.httpd.get_app()]
+    while hasattr(handlers[-1], "application"):  # what serves files stands round it
+        handlers.append(handlers[-1].application)
+
+    def use(middleware: list[str]) -> None:
+        settings.MIDDLEWARE = middleware
+        for handler in handlers:
+            handler.load_middleware()
+
+    usual = settings.MIDDLEWARE
+    use([STRICT, *usual])
+    yield
+    use(usual)

@@ -25,11 +25,10 @@ SIZES = ((1440, 900), (390, 844))
 
 
 @pytest.fixture(autouse=True)
-def fresh_each_second(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+def fresh_each_second(monkeypatch: pytest.MonkeyPatch, strict_policy: None) -> None:
     cache.clear()
     for module in (shared, dashboard_page):
         monkeypatch.setattr(module, "FRESH_FOR", timedelta(seconds=1))
-    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
 
 
 def add_history() -> None:

@@ -20,15 +20,14 @@ from tests.factories import insert_job
 
 __all__ = ["in_browser"]
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("strict_policy"),
+]
 
 Run = Callable[[Callable[[Any], None]], None]
 REQUEST = ClaimRequest(limits={}, total=1, worker="web-1-4711-1")
-
-
-@pytest.fixture(autouse=True)
-def _strict(settings: Any) -> None:
-    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
 
 
 def refuse(card: str) -> None:

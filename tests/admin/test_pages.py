@@ -1,4 +1,4 @@
-"""What the pages show: escaped, exact, masked, and without asking the big tables for everything."""
+"""What the pages show: exact, masked, and without asking the big tables for everything."""
 
 from __future__ import annotations
 
@@ -39,74 +39,6 @@ def url(name: str, query: str = "") -> str:
 
 def detail(job_id: int, name: str = "job") -> str:
     return reverse(f"admin:awa_{name}_change", args=[job_id])
-
-
-@pytest.mark.parametrize("evil", EVIL)
-def test_no_text_reaches_a_page_unescaped(evil: str, root: Client) -> None:
-    mark = f"{evil}-MARK"
-    entry = {
-        "error": mark, "class": mark, "traceback": mark, "outcome": mark, "at": mark, "worker": mark,
-        "attempt": mark, mark: mark,
-    }  # fmt: skip
-    columns: dict[str, Any] = {
-        "kind": mark,
-        "queue": mark,
-        "args": {mark: mark},
-        "metadata": {mark: mark},
-        "progress": {"message": mark},
-        "errors": [entry],
-        "tags": [mark],
-        "worker": mark,
-        "unique_key": KEY,
-        "unique_states": "11111111",
-    }
-    hot = insert_job(**columns)
-    deferred = insert_job("retryable", **{**columns, "unique_key": None})
-    with connection.cursor() as cursor:
-        cursor.execute("INSERT INTO awa.job_kinds (kind, queue) VALUES (%s, %s)", [mark, mark])
-        cursor.execute(
-            "INSERT INTO awa.runtime_instances (name, supervisor, hostname, pid, version, queues) "
-            "VALUES (%s, %s, %s, 1, %s, ARRAY[%s])",
-            [mark] * 5,
-        )
-        cursor.execute(
-            "INSERT INTO awa.cron_jobs (name, cron_expr, timezone, kind, queue) VALUES (%s, %s, %s, %s, %s)",
-            [mark] * 5,
-        )
-        cursor.execute(
-            "UPDATE awa.leaders SET holder = %s, expires_at = now() + interval '1 hour' WHERE duty = 'cron'",
-            [mark],
-        )
-        cursor.execute("INSERT INTO awa.queue_meta VALUES (%s, true, now(), %s)", [mark, mark])
-    pause = reverse("admin:awa_queuemeta_pause")
-    urls = [url(name) for name in LISTS] + [
-        detail(hot), detail(hot, "hotjob"), detail(deferred, "deferredjob"),
-    ]  # fmt: skip
-    responses = [root.get(address) for address in urls]
-    responses += [root.get(url(name), {"q": mark, "queue": mark, "kind": mark}) for name in ("hotjob", "job")]
-    responses.append(root.post(pause, {"queue": mark}, follow=True))
-    for action, job_id in (("move_jobs", hot), ("cancel_jobs", deferred)):
-        data = {"action": action, "_selected_action": job_id, "queue": mark, "index": 0, "confirmed": 1}
-        responses.append(root.post(url("job"), data, follow=True))
-    responses.append(root.get(detail(deferred)))
-    responses.append(root.get(reverse("admin:index")))
-    for response in responses:
-        text = response.content.decode()
-        if "<" in evil or '"' in evil:
-            assert evil not in text
-        for tag in ("<script>alert", "<img src=x", "<svg onload", "{{ 14"):
-            assert tag not in text
-        assert 'href="javascript:' not in text
-        assert 'style="' not in text.split('id="content-main"')[-1]
-    assert any("MARK" in response.content.decode() for response in responses)
-
-
-def test_lists_show_no_data_of_a_job(root: Client) -> None:
-    private = {"private": "PRIVATE"}
-    insert_job(args=private, metadata=private, errors=[private], progress=private, result=private)
-    insert_job("scheduled", args=private, metadata=private)
-    for name in LISTS:
-        assert b"PRIVATE" not in root.get(url(name)).content
 
 
 def test_the_page_of_a_job_is_exact_and_masked(root: Client) -> None:

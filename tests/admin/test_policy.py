@@ -11,14 +11,19 @@ import pytest
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.urls import reverse
 
-from tests.admin.browser import POST
+from tests.admin.browser import POLICY, POST
 from tests.admin.hostile import details, lists
 from tests.admin.test_browser import fill, in_browser
 from tests.factories import insert_job
 
 __all__ = ["in_browser"]
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.timeout(600),
+    pytest.mark.usefixtures("strict_policy"),
+]
 
 Run = Callable[[Callable[[Any], None]], None]
 
@@ -80,13 +85,9 @@ class Auditor:
             self.page.evaluate(POST, [url, data])
 
 
-@pytest.fixture(autouse=True)
-def _strict(settings: Any) -> None:
-    settings.MIDDLEWARE = ["tests.admin.browser.strict_policy", *settings.MIDDLEWARE]
-
-
 @contextmanager
 def auditor(page: Any) -> Iterator[Auditor]:
+    assert page.goto("/admin/").headers["content-security-policy"] == POLICY
     found = Auditor(page)
     yield found
     assert not found.problems, "\n".join(found.problems)
