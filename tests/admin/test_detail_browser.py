@@ -86,6 +86,27 @@ def test_a_job_is_watched_from_a_paused_queue_to_its_failure(in_browser: Run, co
     assert Job.objects.get(pk=job_id).state == "available"
 
 
+def test_no_button_becomes_another_one_under_the_pointer(in_browser: Run, connect: Connect) -> None:
+    job_id = insert_job("running", max_attempts=1)
+    connection = connect()
+
+    def script(page: Any) -> None:
+        page.goto(f"/admin/awa/hotjob/{job_id}/change/")
+        page.get_by_role("button", name="Cancel").hover()
+        connection.execute(
+            "UPDATE awa.jobs_hot SET state = 'failed', finalized_at = now(), heartbeat_at = NULL"
+            " WHERE id = %s",
+            [job_id],
+        )
+        page.locator("h1 .awa-state-failed").wait_for()
+        assert page.get_by_role("button", name="Retry").count() == 0
+        page.mouse.move(0, 0)
+        page.get_by_role("button", name="Retry").wait_for()
+        assert page.get_by_role("button", name="Cancel").count() == 0
+
+    in_browser(script)
+
+
 def test_what_is_opened_stays_open_and_a_hidden_page_asks_nothing(in_browser: Run, connect: Connect) -> None:
     entries = [{"error": f"no {n}", "traceback": f"trace of {n}", "attempt": n} for n in (1, 2)]
     job_id = insert_job("running", attempt=3, errors=entries)

@@ -13,6 +13,7 @@
   let seconds = Number(root.dataset.refresh);
   let timer = 0;
   let asking = false;
+  let held = null; // the actions that come when the pointer has left those that are shown
   let failures = 0;
   let asOf = new Date();
 
@@ -31,7 +32,13 @@
     for (const part of fresh.querySelectorAll("[data-live]")) {
       const name = part.dataset.live;
       const old = document.querySelector(`[data-live="${name}"]`);
+      if (name === "actions") held = null; // what came before is out of date
       if (!old || shown.get(name) === mark(part)) continue;
+      if (name === "actions" && old.matches(":hover")) {
+        held = document.adoptNode(part);
+        old.addEventListener("mouseleave", release);
+        continue;
+      }
       for (const details of part.querySelectorAll("details[data-key]")) {
         const before = old.querySelector(`details[data-key="${details.dataset.key}"]`);
         if (before) details.open = before.open;
@@ -39,6 +46,14 @@
       shown.set(name, mark(part));
       old.replaceWith(document.adoptNode(part));
     }
+  }
+
+  /* Under the pointer no button becomes another one: who cancels a job that has just failed would retry it. */
+  function release() {
+    if (!held) return;
+    shown.set("actions", mark(held));
+    document.querySelector('[data-live="actions"]').replaceWith(held);
+    held = null;
   }
 
   function end(text) {
