@@ -78,7 +78,7 @@ class AwaSettings:
     max_args_bytes: int = MEBIBYTE
     imports: tuple[str, ...] = ()
     periodic: Mapping[str, PeriodicSetting] = field(default_factory=dict)
-    # Parts of key names, in lower case, whose values are masked in admin, logs and exports.
+    # Parts of key names, in lower case, whose values the admin and the commands mask.
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
     # The longest statement of a page of the admin; None leaves it to the server.
     admin_statement_timeout: timedelta | None = timedelta(seconds=5)
