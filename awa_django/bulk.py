@@ -8,7 +8,6 @@ a run that lost its lease changes nothing more.
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from awa_django.codec import clean_json
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.jobs import job
+from awa_django.logs import get_logger
 from awa_django.operations.change import BULK_KIND, Change
 from awa_django.operations.walk import Place, Selection, walk
 from awa_django.outcomes import RetryAfter
@@ -27,7 +27,7 @@ from awa_django.storage.heartbeat import progress
 from awa_django.storage.rows import Attempt
 from awa_django.unique import Unique
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Longer than any walk takes; without it AWA["TIMEOUT"] would hold, which is made for other jobs.
 LONGEST_SECONDS = 24 * 3600.0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
 from django.db import DatabaseError
 
+from awa_django.logs import get_logger
 from awa_django.storage.wake import wake
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def wake_workers(connection: Any, queues: Iterable[str]) -> None:

@@ -15,7 +15,8 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
-from awa_django.management.output import Output, printable
+from awa_django.logs import printable
+from awa_django.management.output import Output
 
 NOT_AS_ASKED, MISUSED, NOT_ASKED = 1, 2, 3
 # undefined_table, undefined_column, invalid_schema_name; insufficient_privilege; query_canceled.

@@ -18,6 +18,8 @@ from typing import Any, Literal
 from django.core.management.base import OutputWrapper
 from django.utils import termcolors, timezone
 
+from awa_django.logs import printable
+
 try:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -171,16 +173,6 @@ class Output:
     def _write(self, text: str) -> None:
         # A terminal that knows fewer characters gets their numbers, and not an error.
         self._stdout.write(text.encode(self._encoding, "backslashreplace").decode(self._encoding))
-
-
-def printable(text: str) -> str:
-    """The text on one line, with what a terminal would obey (escapes, line ends, bidi marks) spelled out."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
 
 
 def number(value: int, *, cap: int | None = None, style: Style = "") -> Cell:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
@@ -18,6 +17,7 @@ from awa_django import failpoints
 from awa_django.codec import JSON, encode_result
 from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
+from awa_django.logs import get_logger
 from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
@@ -27,7 +27,7 @@ from awa_django.worker import forks, verdict
 from awa_django.worker.database import is_connection_error
 from awa_django.worker.middleware import Surrounded
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def run_attempt(

@@ -15,6 +15,7 @@ from django.apps import apps
 
 from awa_django import failpoints
 from awa_django.conf import get_settings
+from awa_django.logs import get_logger
 from awa_django.worker import middleware
 from awa_django.worker.claimer import Claimer
 from awa_django.worker.completer import Completer
@@ -26,7 +27,7 @@ from awa_django.worker.holdings import LONGEST_HOLD, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotTable
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # How often the child looks after held jobs and cancel marks when nobody tells it anything.
 HOUSEKEEPING = 0.25

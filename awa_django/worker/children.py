@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import threading
 import time
@@ -11,12 +10,13 @@ from multiprocessing.context import BaseContext
 
 from django.db import connections
 
+from awa_django.logs import get_logger
 from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.reconciler import Reconciler
 from awa_django.worker.slots import Counter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A child that lives shorter than this died at once: its successors wait longer and longer.
 SHORT_LIFE = 5.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import random
 import threading
 import time
@@ -13,6 +12,7 @@ import psycopg
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
+from awa_django.logs import get_logger
 from awa_django.storage.claim import ClaimRequest, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
 from awa_django.worker import verdict
@@ -24,7 +24,7 @@ from awa_django.worker.holdings import LONGEST_HOLD, MAX_PREFETCH, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Counter, SlotWriter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A statement of 1,000 jobs is past the point where more make it cheaper per job.
 LARGEST_CLAIM = 1_000

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 
+from awa_django.logs import get_logger
 from awa_django.storage.insert import database_now
 from awa_django.worker.database import PsycopgConnection
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Seconds: below this it is how clocks are, and a slow answer.
 WORTH_SAYING = 1.0

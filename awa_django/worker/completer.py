@@ -4,7 +4,6 @@ the next batch collects: no timer, so it is quick when idle and large under load
 from __future__ import annotations
 
 import json
-import logging
 import random
 import threading
 import time
@@ -16,6 +15,7 @@ import psycopg
 
 from awa_django import failpoints, signals
 from awa_django.codec import JSON
+from awa_django.logs import get_logger
 from awa_django.storage import finalize, wake
 from awa_django.storage.heartbeat import progress as store_progress
 from awa_django.storage.rows import Attempt, Completion, Outcome
@@ -26,7 +26,7 @@ from awa_django.worker.notifier import Notifier
 from awa_django.worker.settle import Settlement, settle
 from awa_django.worker.slots import Counter, SlotWriter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LARGEST_BATCH = 2_000
 RETRY_SECONDS = (0.05, 3.0)  # shortest and longest wait before a batch is sent again

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from datetime import datetime, timedelta
 from typing import NamedTuple, assert_never, cast
@@ -13,6 +12,7 @@ import psycopg
 from awa_django import failpoints, registry
 from awa_django.cron import Missed, due_fires, next_fires
 from awa_django.errors import ConfigurationError
+from awa_django.logs import get_logger
 from awa_django.registry import PeriodicJob
 from awa_django.storage import cron_jobs as storage
 from awa_django.storage.cron_jobs import DECLARED_WITHIN, Schedule
@@ -21,7 +21,7 @@ from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A schedule that is added, changed or resumed is seen after this at most.
 LONGEST_WAIT = timedelta(seconds=5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from django.db import close_old_connections, connections, reset_queries
@@ -11,7 +10,9 @@ from django.db.backends.postgresql.base import DatabaseWrapper
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
-logger = logging.getLogger(__name__)
+from awa_django.logs import get_logger
+
+logger = get_logger(__name__)
 
 # A session in one of these is in a transaction that nobody will end.
 _OPEN = (TransactionStatus.ACTIVE, TransactionStatus.INTRANS, TransactionStatus.INERROR)

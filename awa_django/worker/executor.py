@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter as Tally
@@ -14,6 +13,7 @@ from django.db import connections
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
+from awa_django.logs import get_logger
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, timeout_of
@@ -24,7 +24,7 @@ from awa_django.worker.options import WorkerOptions
 from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A held job should start within this: it decides how many may be held beyond what runs.
 START_WITHIN = 0.1

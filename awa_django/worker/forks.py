@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
 import traceback
 from typing import NoReturn
 
+from awa_django.logs import get_logger
 from awa_django.worker.django_connections import forget_inherited
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # What a worker's own processes leave to their supervisor, and all others do at once.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -6,7 +6,6 @@ dead; and it beats only for slots that are in use, so a handler that is gone is 
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -14,6 +13,7 @@ from datetime import timedelta
 import psycopg
 
 from awa_django import failpoints
+from awa_django.logs import get_logger
 from awa_django.storage.heartbeat import heartbeat
 from awa_django.storage.locked import locked_runs
 from awa_django.storage.rows import Attempt
@@ -22,7 +22,7 @@ from awa_django.worker.database import Session, short_lock_wait
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Slot
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BATCH = 1_000
 

@@ -6,20 +6,20 @@ listener also says when the children are idle, and takes it back when they are n
 
 from __future__ import annotations
 
-import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from awa_django import failpoints
+from awa_django.logs import get_logger
 from awa_django.storage import waiters
 from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A claimer that has found nothing for this long is idle. Under a steady flow none ever is, and
 # producers do not pay (8 producers: 2,840 enqueues/s, 1,240 when each insert notifies).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.signals import connection_created
 
+from awa_django.logs import get_logger
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker.attempt import run_attempt_async, timeout_of
 from awa_django.worker.django_connections import tidy, tidy_own_thread
@@ -19,7 +19,7 @@ from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class LoopRunner:

@@ -7,7 +7,6 @@ filling the memory, and a worker that stops tells first what it has written.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,6 +16,7 @@ from typing import TypeAlias
 from django.db import connections
 
 from awa_django.codec import JSON
+from awa_django.logs import get_logger
 from awa_django.registry import Handler
 from awa_django.signals import BY_END, EndedRun
 from awa_django.storage.rows import ClaimedJob, Deferral, Outcome
@@ -24,7 +24,7 @@ from awa_django.worker import verdict
 from awa_django.worker.django_connections import tidy_own_thread
 from awa_django.worker.holdings import HeldJob, Holdings
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Told: TypeAlias = tuple[HeldJob, Outcome]
 

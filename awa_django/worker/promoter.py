@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
 
 from awa_django import failpoints
+from awa_django.logs import get_logger
 from awa_django.storage import promote as storage
 from awa_django.storage.wake import wake
 from awa_django.worker import verdict
@@ -17,7 +17,7 @@ from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BATCH = 2_000
 # Due rows that somebody else has locked are looked at again after this.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from datetime import datetime, timedelta
 
 from awa_django import failpoints
 from awa_django.conf import Retention
+from awa_django.logs import get_logger
 from awa_django.storage.prune import RetentionRule, prune
 from awa_django.worker.database import Session
 from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BATCH = 1_000
 # A pass that looks at millions of rows (a short retention beside a long one) is not made again at once:

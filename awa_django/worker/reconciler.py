@@ -7,7 +7,6 @@ given back too.
 
 from __future__ import annotations
 
-import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from datetime import timedelta
 from importlib import metadata
 
 from awa_django import failpoints
+from awa_django.logs import get_logger
 from awa_django.storage import inspect, instances, rescue
 from awa_django.storage.instances import Instance
 from awa_django.storage.rows import Attempt, LostRun
@@ -28,7 +28,7 @@ from awa_django.worker.rescuer import end_lost_runs, release_runs
 from awa_django.worker.service import Service
 from awa_django.worker.slots import Counter
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A row must be unknown to its child at two looks in a row, and at least this old.
 MIN_AGE = timedelta(seconds=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -12,9 +11,10 @@ from pathlib import Path
 
 from django.utils import autoreload
 
+from awa_django.logs import get_logger
 from awa_django.worker.supervisor import Supervisor
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LOOK_EVERY = 1.0
 # A person waits for the reload; jobs that take longer are given back and run again.

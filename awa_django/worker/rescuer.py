@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
 from awa_django import failpoints
+from awa_django.logs import get_logger
 from awa_django.storage import rescue
 from awa_django.storage.rows import LostRun
 from awa_django.storage.wake import wake
@@ -16,7 +16,7 @@ from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
 from awa_django.worker.settle import Settlement, settle
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 BATCH = 500
 

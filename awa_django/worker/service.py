@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -11,7 +10,9 @@ from datetime import timedelta
 
 import psycopg
 
-logger = logging.getLogger(__name__)
+from awa_django.logs import get_logger
+
+logger = get_logger(__name__)
 
 # After an error: shortest and longest wait before the next tick. The longest is how late a worker
 # notices that the database is back; the random half spreads the connections of many workers.

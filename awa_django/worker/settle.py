@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -11,6 +10,7 @@ from typing import Any, assert_never
 import psycopg
 from psycopg.pq import TransactionStatus
 
+from awa_django.logs import get_logger
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.locked import locked_runs
@@ -18,7 +18,7 @@ from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outco
 from awa_django.worker import verdict
 from awa_django.worker.database import PsycopgConnection, is_connection_error, short_lock_wait
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # A statement of 1,000 rows is past the point where more rows make it cheaper per row.
 LARGEST_BATCH = 1_000

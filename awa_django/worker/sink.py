@@ -7,10 +7,11 @@ import os
 from typing import NoReturn, Protocol
 
 from awa_django.codec import JSON
+from awa_django.logs import get_logger
 from awa_django.storage.rows import Outcome
 from awa_django.worker.holdings import HeldJob
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # sysexits.h: an internal software error.
 EXIT_BROKEN = 70

@@ -6,7 +6,6 @@ It runs no handler, so nothing that a handler does can stop it.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import random
 import secrets
@@ -21,6 +20,7 @@ import psycopg
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
+from awa_django.logs import get_logger
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
 from awa_django.worker.canceller import Canceller
@@ -49,7 +49,7 @@ from awa_django.worker.slots import Counter
 from awa_django.worker.stats import Stats
 from awa_django.worker.vacuumer import LONGEST_VACUUM, Vacuumer
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Exit codes of a worker.
 EXIT_OK = 0

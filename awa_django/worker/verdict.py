@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import traceback
 from datetime import timedelta
 from typing import Protocol
@@ -15,6 +14,7 @@ from awa_django import registry
 from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.errors import TerminalError
+from awa_django.logs import get_logger
 from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
 from awa_django.registry import Handler
 from awa_django.retry import POLICIES, Exponential, RetryPolicy, from_json
@@ -22,7 +22,7 @@ from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
 from awa_django.worker.aging import age, max_age
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # What is kept of an error, in characters: 1,000 attempts of these still make a row one can open.
 ERROR_LIMIT = 2_000

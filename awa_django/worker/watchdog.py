@@ -8,7 +8,6 @@ a limit: past it the statement is cancelled, and a little later the socket is sh
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import socket
 import threading
@@ -18,7 +17,9 @@ from typing import Any
 
 import psycopg
 
-logger = logging.getLogger(__name__)
+from awa_django.logs import get_logger
+
+logger = get_logger(__name__)
 
 LOOK_EVERY = 0.5
 # Between the cancel, which the server answers at once if it is there, and the end of the socket.

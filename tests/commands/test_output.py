@@ -9,8 +9,9 @@ from io import BytesIO, StringIO, TextIOWrapper
 import pytest
 from django.core.management.base import OutputWrapper
 
+from awa_django.logs import printable
 from awa_django.management import output
-from awa_django.management.output import Cell, Output, Raw, duration, number, printable, shorten
+from awa_django.management.output import Cell, Output, Raw, duration, number, shorten
 from tests.commands.conftest import Terminal
 
 HOSTILE = "\x1b[31mred\x1b[0m\nforged line\r\u202eevil\u2028\x00[red]markup[/red]:smile:\udc80"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -13,11 +12,12 @@ from django.core.management.base import BaseCommand, CommandError
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
+from awa_django.logs import get_logger
 from awa_django.worker.options import make_options
 from awa_django.worker.reloader import run_with_reloader
 from awa_django.worker.supervisor import Supervisor
 
-logger = logging.getLogger("awa_django.worker")
+logger = get_logger("awa_django.worker")
 
 
 class Command(BaseCommand):
