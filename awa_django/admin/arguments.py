@@ -26,6 +26,7 @@ from awa_django.exact_json import read, write
 from awa_django.models import Job
 from awa_django.operations.arguments import EDITABLE_STATES
 from awa_django.redaction import LONGEST_SHOWN, find_secrets, pretty_json
+from awa_django.states import DEFERRED_STATES
 from awa_django.storage.operate import Editable, editable_args
 
 LONGEST_LOGGED = 60
@@ -53,7 +54,7 @@ class ArgumentsMixin(ModelAdmin):
             raise PermissionDenied
         connection = connections[get_settings().database]
         job = editable_args(connection, object_id) if object_id <= operations.LARGEST_ID else None
-        if job is None:
+        if job is None or not _may_see(request, job):
             raise Http404(f"job {object_id} does not exist, or was deleted after its retention")
         shown = _shown(job)
         problem = ""
@@ -139,6 +140,12 @@ class ArgumentsMixin(ModelAdmin):
     def _url(self, view: str, job_id: int) -> str:
         name = f"admin:awa_{self.opts.model_name}_{view}"
         return reverse(name, args=[job_id], current_app=self.admin_site.name)
+
+
+def _may_see(request: HttpRequest, job: Editable) -> bool:
+    """Whether one of the lists that the user may see has the job: it may stand in another than this one."""
+    table = "deferredjob" if job.state in DEFERRED_STATES else "hotjob"
+    return any(request.user.has_perm(f"awa.view_{name}") for name in (table, "job"))
 
 
 def _shown(job: Editable) -> str | None:

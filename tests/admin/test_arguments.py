@@ -134,6 +134,16 @@ def test_the_page_shows_what_the_kind_declares(root: Client) -> None:
     assert "No handler of this kind" in root.get(url_of(job_id)).content.decode()
 
 
+def test_a_job_of_a_list_that_the_user_may_not_see_is_not_shown_on_the_page_of_another(login: Login) -> None:
+    hot, deferred = insert_job("failed"), insert_job("scheduled")
+    for job_id, own, other in ((hot, "hotjob", "deferredjob"), (deferred, "deferredjob", "hotjob")):
+        stranger, reader = login(f"view_{other}", "edit_job_args"), login("view_job", "edit_job_args")
+        assert stranger.get(url_of(job_id, other)).status_code == 404
+        assert stranger.post(url_of(job_id, other), {"args": '{"a": 1}', "seen": "x"}).status_code == 404
+        assert reader.get(url_of(job_id, "job")).status_code == 200
+        assert login(f"view_{own}", "edit_job_args").get(url_of(job_id, own)).status_code == 200
+
+
 def test_the_button_is_there_for_those_who_may_and_where_it_helps(login: Login) -> None:
     failed, running = insert_job("failed"), insert_job("running")
     editor, viewer = login("view_hotjob", "edit_job_args"), login("view_hotjob")
