@@ -107,9 +107,25 @@ class QueueMetaAdmin(ListOnlyAdmin):
             self.message_user(request, text, messages.ERROR)
             return self._list()
         queue, until = form.cleaned_data["queue"], form.end()
+        if until is not None and (longer := self._longer_pause(queue, until)):
+            self.message_user(request, longer, messages.ERROR)
+            return self._list()
         by = request.user.get_username()
         end = "" if until is None else f" until {_instant(until)}"
         return self._change(request, queue, lambda: operations.pause_queue(queue, by=by, until=until), end)
+
+    @staticmethod
+    def _longer_pause(queue: str, until: datetime) -> str:
+        """Why the queue is not paused until then: somebody else has paused it for longer meanwhile."""
+        [seen] = queue_overview(connections[get_settings().database], [queue], cap=1)
+        if not seen.paused or (seen.paused_until is not None and seen.paused_until <= until):
+            return ""
+        end = _("until it is resumed")
+        if seen.paused_until is not None:
+            end = _("until %(instant)s") % {"instant": _instant(seen.paused_until)}
+        text = _("Queue %(queue)s is paused %(end)s already%(by)s: resume it first.")
+        by = _(" by %(name)s") % {"name": seen.paused_by} if seen.paused_by else ""
+        return text % {"queue": queue, "end": end, "by": by}
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
         if not self._may_pause(request):

@@ -16,6 +16,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from awa_django import operations
 from awa_django.admin import actions
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
 from awa_django.storage.claim import ClaimRequest, claim
@@ -187,6 +188,19 @@ def test_a_pause_ends_by_itself_when_it_was_said_to(root: Client) -> None:
     assert until is not None
     assert timezone.localtime(until).isoformat()[:16] == "2090-05-01T09:30"
     assert "until 2090-05-01 09:30" in LogEntry.objects.latest("pk").change_message
+
+
+def test_a_pause_does_not_shorten_one_that_somebody_else_began_meanwhile(root: Client) -> None:
+    pause, five_minutes = reverse("admin:awa_queuemeta_pause"), {"queue": "mail", "lasts": "300"}
+    operations.pause_queue("mail", by="ann")
+    said_then = said(root.post(pause, five_minutes))[-1]
+    assert said_then == "Queue mail is paused until it is resumed already by ann: resume it first."
+    assert QueueMeta.objects.get(pk="mail").paused_until is None
+    operations.pause_queue("mail", by="ann", until=timezone.now() + timedelta(hours=1))
+    assert "resume it first" in said(root.post(pause, five_minutes))[-1]
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE awa.queue_meta SET paused_until = now()")  # that one is over
+    assert said(root.post(pause, five_minutes))[-1].startswith("Queue mail is paused until 2")
 
 
 @pytest.mark.parametrize(
