@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote, urlencode
 import django
 import psycopg
 import pytest
-from django.db import connections
+from django.db import Error, connections
 from hypothesis import settings as hypothesis_settings
 
 from tests.param_ids import ADDRESS
@@ -102,15 +103,25 @@ def worker_env(database_url: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def clean_queue(transactional_db: None, database_url: str) -> Iterator[None]:
-    """Empty queue tables before and after a test that commits, whatever Django's flush does."""
+def fresh_tables(database_url: str) -> None:
+    """Queue tables as new: for tests that look at plans, pages or dead rows."""
     empty_queue_tables(database_url)
+
+
+@pytest.fixture
+def clean_queue(transactional_db: None, fresh_tables: None, database_url: str) -> Iterator[None]:
+    """Queue tables as new before a test that commits, and empty after it, whatever Django's flush does."""
     yield
     empty_queue_tables(database_url)
 
 
 def empty_queue_tables(database_url: str) -> None:
     """Truncate every table of the schema but its version and the seeded leases, which are given back."""
+    for own in connections.all(initialized_only=True):
+        # What it has done counts now, and not after the tables have begun anew.
+        if own.connection is not None and not own.in_atomic_block:
+            with contextlib.suppress(Error):  # a test may have broken it
+                own.cursor().execute("SELECT pg_stat_force_next_flush()")
     with psycopg.connect(database_url) as connection:
         # A session that a test left open in a transaction is an error, not a wait for ever.
         connection.execute("SET LOCAL lock_timeout = '15s'")
@@ -126,7 +137,9 @@ def empty_queue_tables(database_url: str) -> None:
         ]
         # By their files, not their rows: deleted rows are what some tests count.
         used = connection.execute(
-            "SELECT bool_or(pg_relation_size(name::regclass) > 0) FROM unnest(%s::text[]) AS name", [tables]
+            "SELECT bool_or(pg_relation_size(oid) > 0 OR pg_stat_get_dead_tuples(oid) > 0) "
+            "FROM unnest(%s::regclass[]) AS oid",
+            [tables],
         ).fetchone()
         if used == (True,):
             connection.execute(f"TRUNCATE {', '.join(tables)}")

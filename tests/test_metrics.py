@@ -188,7 +188,7 @@ def test_names_from_rows_stay_within_their_label(name: str) -> None:
     assert found[f'awa_runs_ended_total{{queue="{told}",kind="{told}",outcome="completed"}}'] == 1
 
 
-def test_statements_do_not_grow_with_jobs_and_scan_no_table_of_jobs() -> None:
+def test_statements_do_not_grow_with_jobs_and_scan_no_table_of_jobs(fresh_tables: None) -> None:
     render()
     with CaptureQueriesContext(
         connection,

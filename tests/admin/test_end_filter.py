@@ -43,7 +43,7 @@ def test_the_newest_entry_says_how_a_job_ended(root: Client) -> None:
     assert shown(root, "bogus") == shown(root, "\x00") == []
 
 
-def test_completed_jobs_are_not_looked_at(root: Client) -> None:
+def test_completed_jobs_are_not_looked_at(fresh_tables: None, root: Client) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO awa.jobs_hot (kind, state, finalized_at, errors) "

@@ -18,7 +18,7 @@ from awa_django.admin import jobs, limits, reach
 from tests.admin.conftest import Login
 from tests.factories import insert_job
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("fresh_tables")]
 
 NAMES = ("hotjob", "deferredjob", "job")
 BIG = frozenset({"jobs_hot", "scheduled_jobs"})

@@ -261,7 +261,9 @@ def test_database_that_is_down_is_said_in_one_line(manage: Manage, dead_alias: s
     ],
     ids=["all", "rare", "running"],
 )
-def test_list_reads_by_index(database_url: str, states: dict[str, Any], indexes: set[str]) -> None:
+def test_list_reads_by_index(
+    fresh_tables: None, database_url: str, states: dict[str, Any], indexes: set[str]
+) -> None:
     params = {
         "before_id": 2**62, "row_count": 500, "row_limit": 21, "in_hot": False, "in_running": False,
         "in_deferred": False, "rare_states": [], "states": None, "kind": "k", "queue": None, "tags": None,

@@ -224,7 +224,7 @@ def test_statement_that_takes_too_long_is_ended(manage: Manage, monkeypatch: pyt
     assert "too long" in ended.error
 
 
-def test_no_big_table_is_scanned(database_url: str) -> None:
+def test_no_big_table_is_scanned(fresh_tables: None, database_url: str) -> None:
     params = {"queues": ["a", "b"], "cap": 501, "soon": 60.0, "spans": [1, 5, 15]}
     plans: dict[str, Any] = {}
     with psycopg.connect(database_url) as session:
