@@ -15,6 +15,7 @@ from django.conf import settings
 MANAGE = Path(settings.BASE_DIR) / "manage.py"
 # Longer than the worker itself gives its running jobs.
 PATIENCE = 60
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -40,12 +41,15 @@ def running(*arguments: str, output: IO[str] | None = None) -> Iterator[subproce
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """KeyboardInterrupt for SIGTERM and SIGHUP too, so that every way to end the demo ends its processes."""
+    """KeyboardInterrupt for SIGTERM and SIGHUP too, so that every way to end the demo ends its processes.
+
+    And for SIGINT, which a script's background job would ignore.
+    """
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    former = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    former = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
         yield
     finally:
