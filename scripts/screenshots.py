@@ -36,6 +36,7 @@ SHOWN = {
     "admin-deferred-jobs": "deferredjob-light-1440",
     "admin-hot-jobs": "hotjob-light-1440",
     "admin-job": "failed-job-light-1440",
+    "admin-reschedule": "question-light-1440",
 }
 SIZES = {1440: 900, 390: 844}
 # Flat surfaces and smooth letters: more colours are not seen.
