@@ -14,7 +14,8 @@ demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
 install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system matrix lint docs screenshots faults soak mutants bench size clean
+.PHONY: help demo demo-web test test-system matrix lint docs screenshots faults soak mutants bench size dist release-check \
+	clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'

@@ -190,6 +190,18 @@ def test_every_make_target_and_extra_exists() -> None:
             assert set(extras.split(",")) <= set(project["optional-dependencies"]), page
 
 
+def test_makefile_agrees_with_the_project() -> None:
+    """A target named like a directory (dist) would count as made, a group that is missing stops pip."""
+    makefile = (PROJECT_DIR / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
+    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    assert phony
+    assert set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)) == set(phony[1].split())
+    groups = tomllib.loads((PROJECT_DIR / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    for name in ("Makefile", "noxfile.py"):
+        text = (PROJECT_DIR / name).read_text(encoding="utf-8")
+        assert set(re.findall(r"--group[\s\",]+(\w+)", text)) <= set(groups), name
+
+
 def test_pages_with_a_test_of_their_own_have_one() -> None:
     for page, test in (OWN_TEST | OWN_SQL_TEST).items():
         assert (PROJECT_DIR / page).exists()
