@@ -18,9 +18,12 @@ from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import cached_property
 from django.utils.html import format_html
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from awa_django.admin.limits import TooSlow, limited, too_slow
+from awa_django.admin.words import grouped, state_name
 from awa_django.states import JobState
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ class CappedPaginator(BasePaginator):
 
     @property
     def shown_count(self) -> str:
-        return f"{self.count:,}"
+        return grouped(self.count)
 
 
 class ListOnlyAdmin(ModelAdmin):
@@ -84,7 +87,7 @@ class ListOnlyAdmin(ModelAdmin):
         return any(lookup == getattr(choice, "parameter_name", None) for choice in self.list_filter)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        title = str(self.opts.verbose_name_plural).capitalize()
+        title = capfirst(str(self.opts.verbose_name_plural))
         try:
             return super().changelist_view(request, {"title": title, **(extra_context or {})})
         except TooSlow:
@@ -106,7 +109,7 @@ class ListOnlyAdmin(ModelAdmin):
 def show_state(state: str) -> str:
     """A state as a coloured label."""
     name = state if state in STATE_NAMES else "unknown"
-    return format_html('<span class="awa-state awa-state-{}">{}</span>', name, state.replace("_", " "))
+    return format_html('<span class="awa-state awa-state-{}">{}</span>', name, state_name(state))
 
 
 def show_instant(instant: datetime | None) -> str:
@@ -135,14 +138,14 @@ def distance(instant: datetime) -> str:
     """How long ago, or in how long: ``3 min ago``, ``in 2 d``."""
     seconds = (instant - timezone.now()).total_seconds()
     amount = shorten(abs(seconds))
-    return f"in {amount}" if seconds > 0 else f"{amount} ago"
+    return (_("in %(span)s") if seconds > 0 else _("%(span)s ago")) % {"span": amount}
 
 
 def shorten(seconds: float) -> str:
     """A duration in its largest unit."""
     for unit, length in _UNITS:
         if seconds >= length:
-            return f"{int(seconds // length):,} {unit}"
+            return f"{grouped(int(seconds // length))} {unit}"
     return f"{int(seconds)} s"
 
 

@@ -7,6 +7,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from awa_django.admin.base import ListOnlyAdmin
 from awa_django.models import UniqueClaim
@@ -18,7 +20,7 @@ class UniqueClaimAdmin(ListOnlyAdmin):
 
     list_display = ("key", "holder")
     search_fields = ("unique_key",)
-    search_help_text = "The 32 hexadecimal digits of a key."
+    search_help_text = _l("The 32 hexadecimal digits of a key.")
     ordering = ("unique_key",)
 
     def get_search_results(
@@ -32,11 +34,11 @@ class UniqueClaimAdmin(ListOnlyAdmin):
         except ValueError:
             return queryset.none(), False
 
-    @admin.display(description="unique key")
+    @admin.display(description=_l("unique key"))
     def key(self, claim: UniqueClaim) -> str:
         return format_html("<code>{}</code>", bytes(claim.unique_key).hex())
 
-    @admin.display(description="held by")
+    @admin.display(description=_l("held by"))
     def holder(self, claim: UniqueClaim) -> str:
         url = reverse("admin:awa_job_change", args=[claim.job_id], current_app=self.admin_site.name)
-        return format_html('<a href="{}">job {}</a>', url, claim.job_id)
+        return format_html('<a href="{}">{}</a>', url, _("job %(id)s") % {"id": claim.job_id})

@@ -14,8 +14,10 @@ from django.contrib.admin.views.main import SEARCH_VAR
 from django.db import connections
 from django.db.models import F, Func, QuerySet, TextField
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from awa_django.admin.base import CHOICES_CAP, STATE_NAMES
+from awa_django.admin.words import outcome_name, state_name
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
@@ -79,7 +81,7 @@ class _NameFilter(JobFilter):
 
 
 class QueueFilter(_NameFilter):
-    title = "queue"
+    title = _("queue")
     parameter_name = column = "queue"
 
     def names(self, request: HttpRequest) -> Iterable[str]:
@@ -87,7 +89,7 @@ class QueueFilter(_NameFilter):
 
 
 class KindFilter(_NameFilter):
-    title = "kind"
+    title = _("kind")
     parameter_name = column = "kind"
 
     def names(self, request: HttpRequest) -> Iterable[str]:
@@ -101,7 +103,7 @@ class EndFilter(JobFilter):
     ones are not looked at.
     """
 
-    title = "how it ended"
+    title = _("how it ended")
     parameter_name = "ended"
     narrows = True
     states = {
@@ -113,7 +115,7 @@ class EndFilter(JobFilter):
     }
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(way, f"{state}: {way.replace('_', ' ')}") for way, state in self.states.items()]
+        return [(way, f"{state_name(state)}: {outcome_name(way)}") for way, state in self.states.items()]
 
     def equals(self) -> tuple[str, str] | None:
         state = self.states.get(self.value() or "")
@@ -130,7 +132,7 @@ class EndFilter(JobFilter):
 
 
 class StateFilter(JobFilter):
-    title = "state"
+    title = _("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
@@ -139,7 +141,7 @@ class StateFilter(JobFilter):
             states = HOT_STATES
         elif model_admin.model is DeferredJob:
             states = DEFERRED_STATES
-        return [(state.value, state.value.replace("_", " ")) for state in JobState if state in states]
+        return [(state.value, state_name(state)) for state in JobState if state in states]
 
     def equals(self) -> tuple[str, str] | None:
         chosen = self.value() or ""

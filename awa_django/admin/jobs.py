@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from awa_django.admin import changelist, search
 from awa_django.admin.base import ListOnlyAdmin, show_instant, show_state
@@ -47,31 +48,31 @@ class JobAdmin(JobPageMixin, ListOnlyAdmin):
             return queryset, False
         return search.read(term, names_for(request).matches).apply(queryset), False
 
-    @admin.display(description="kind")
+    @admin.display(description=_("kind"))
     def job_kind(self, job: Job) -> str:
         return job.kind
 
-    @admin.display(description="queue")
+    @admin.display(description=_("queue"))
     def job_queue(self, job: Job) -> str:
         return job.queue
 
-    @admin.display(description="state")
+    @admin.display(description=_("state"))
     def job_state(self, job: Job) -> str:
         return show_state(job.state)
 
-    @admin.display(description="priority")
+    @admin.display(description=_("priority"))
     def job_priority(self, job: Job) -> int:
         return job.priority
 
-    @admin.display(description="attempts")
+    @admin.display(description=_("attempts"))
     def attempts(self, job: Job) -> str:
         return f"{job.attempt} / {job.max_attempts}"
 
-    @admin.display(description="run at")
+    @admin.display(description=_("run at"))
     def due(self, job: Job) -> str:
         return show_instant(job.run_at)
 
-    @admin.display(description="created")
+    @admin.display(description=_("created"))
     def created(self, job: Job) -> str:
         return show_instant(job.created_at)
 
@@ -96,7 +97,7 @@ class DeferredJobAdmin(JobAdmin):
         "run_jobs_now", "cancel_jobs", "set_priority_of_jobs", "reschedule_jobs", "move_jobs", "delete_jobs"
     )  # fmt: skip
 
-    @admin.display(description="run at", ordering="run_at")
+    @admin.display(description=_("run at"), ordering="run_at")
     def due(self, job: Job) -> str:
         return show_instant(job.run_at)
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import OperationalError, connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
+from django.utils.translation import gettext as _
 from psycopg import errors
 
 from awa_django.conf import get_settings
@@ -48,7 +49,7 @@ def too_slow(page: Any, request: HttpRequest) -> HttpResponse:
     longest = get_settings().admin_statement_timeout
     context = {
         **page.admin_site.each_context(request),
-        "title": "This took too long",
+        "title": _("This took too long"),
         "opts": page.opts,
         "media": page.media,
         "seconds": longest and longest.total_seconds(),

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db.models import Q, QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from awa_django import registry
 from awa_django.admin.keyset import OneOf
@@ -16,7 +18,7 @@ from awa_django.models import UniqueClaim
 from awa_django.operations import LARGEST_ID
 from awa_django.redaction import MASK, pretty_json
 
-HELP = (
+HELP = _l(
     "An id; a kind or a part of one; the 32 hexadecimal digits of a unique key that is held; tag:NAME; "
     "arg:NAME=VALUE, with dots into what is nested."
 )
@@ -67,7 +69,7 @@ def _read_arg(text: str) -> Search:
     path, equals, value = text.partition("=")
     names = path.strip().split(".")
     if not equals or not all(names) or len(names) > DEEPEST_ARG:
-        return Search(problem="Write arg:NAME=VALUE, such as arg:order_id=17 or arg:address.city=Bonn.")
+        return Search(problem=_("Write arg:NAME=VALUE, such as arg:order_id=17 or arg:address.city=Bonn."))
     condition = Q()
     for meant in _values(value.strip()):
         wanted = meant
@@ -75,7 +77,7 @@ def _read_arg(text: str) -> Search:
             wanted = {name: wanted}
         # Who guesses a masked value would be told when the guess is right.
         if MASK in pretty_json(json.dumps(wanted, ensure_ascii=False)):
-            return Search(problem="A value that is masked cannot be searched for.")
+            return Search(problem=_("A value that is masked cannot be searched for."))
         condition |= Q(args__contains=wanted)
         for name in _keys(wanted):
             condition &= _not_declared_secret(name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.contrib import admin
 from django.utils import timezone
 from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 
 from awa_django.admin.base import ListOnlyAdmin, show_instant
 from awa_django.conf import get_settings
@@ -18,45 +20,49 @@ class RuntimeInstanceAdmin(ListOnlyAdmin):
     list_display = ("process", "role", "place", "serves", "load", "started", "seen", "health", "release")
     ordering = ("name",)
 
-    @admin.display(description="process")
+    @admin.display(description=_l("process"))
     def process(self, instance: RuntimeInstance) -> str:
         return instance.name
 
-    @admin.display(description="role")
+    @admin.display(description=_l("role"))
     def role(self, instance: RuntimeInstance) -> str:
-        return f"child of {instance.supervisor}" if instance.supervisor else "supervisor"
+        if not instance.supervisor:
+            return _("supervisor")
+        return _("child of %(name)s") % {"name": instance.supervisor}
 
-    @admin.display(description="host and pid")
+    @admin.display(description=_l("host and pid"))
     def place(self, instance: RuntimeInstance) -> str:
         return f"{instance.hostname}:{instance.pid}"
 
-    @admin.display(description="queues")
+    @admin.display(description=_l("queues"))
     def serves(self, instance: RuntimeInstance) -> str:
         return ", ".join(instance.queues) or "-"
 
-    @admin.display(description="running")
+    @admin.display(description=_l("running"))
     def load(self, instance: RuntimeInstance) -> str:
-        return f"{instance.running_count} of {instance.concurrency}" if instance.concurrency else "-"
+        if not instance.concurrency:
+            return "-"
+        return _("%(n)s of %(of)s") % {"n": instance.running_count, "of": instance.concurrency}
 
-    @admin.display(description="started")
+    @admin.display(description=_l("started"))
     def started(self, instance: RuntimeInstance) -> str:
         return show_instant(instance.started_at)
 
-    @admin.display(description="last seen")
+    @admin.display(description=_l("last seen"))
     def seen(self, instance: RuntimeInstance) -> str:
         return show_instant(instance.last_seen_at)
 
-    @admin.display(description="health")
+    @admin.display(description=_l("health"))
     def health(self, instance: RuntimeInstance) -> str:
         if timezone.now() - instance.last_seen_at > get_settings().stale_after:
-            name, label = "failed", "silent"
+            name, label = "failed", _("silent")
         elif instance.draining:
-            name, label = "retryable", "draining"
+            name, label = "retryable", _("draining")
         else:
-            name, label = "completed", "alive"
+            name, label = "completed", _("alive")
         return format_html('<span class="awa-state awa-state-{}">{}</span>', name, label)
 
-    @admin.display(description="version")
+    @admin.display(description=_l("version"))
     def release(self, instance: RuntimeInstance) -> str:
         return instance.version
 
@@ -68,20 +74,20 @@ class LeaderLeaseAdmin(ListOnlyAdmin):
     list_display = ("name", "held_by", "terms", "until")
     ordering = ("duty",)
 
-    @admin.display(description="duty")
+    @admin.display(description=_l("duty"))
     def name(self, lease: LeaderLease) -> str:
         return lease.duty
 
-    @admin.display(description="holder")
+    @admin.display(description=_l("holder"))
     def held_by(self, lease: LeaderLease) -> str:
         if lease.holder is None or lease.expires_at <= timezone.now():
-            return "nobody"
+            return _("nobody")
         return lease.holder
 
-    @admin.display(description="epoch")
+    @admin.display(description=_l("epoch"))
     def terms(self, lease: LeaderLease) -> int:
         return lease.epoch
 
-    @admin.display(description="lease ends")
+    @admin.display(description=_l("lease ends"))
     def until(self, lease: LeaderLease) -> str:
         return show_instant(lease.expires_at) if lease.holder else "-"
