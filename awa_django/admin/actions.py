@@ -21,11 +21,14 @@ from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
+from django.utils.translation import ngettext
 
 from awa_django.admin import bulk
 from awa_django.admin.arguments import ArgumentsMixin
 from awa_django.admin.base import ModelAdmin, log
+from awa_django.admin.words import Words, english, grouped, refusal
 from awa_django.conf import get_settings
 from awa_django.models import Job
 from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, Change, OperationResult
@@ -40,10 +43,11 @@ LONGEST_SHOWN_SELECTION = 20
 
 class PriorityForm(forms.Form):
     priority = forms.IntegerField(
+        label=_l("Priority"),
         min_value=LOWEST_PRIORITY,
         max_value=HIGHEST_PRIORITY,
         initial=2,
-        help_text="1 runs soonest, 4 last; 2 is usual.",
+        help_text=_l("1 runs soonest, 4 last; 2 is usual."),
     )
 
 
@@ -52,16 +56,16 @@ class DateAndTime(AdminSplitDateTime):
 
     def __init__(self, attrs: dict[str, Any] | None = None) -> None:
         super().__init__(attrs)
-        for part, name in zip(self.widgets, (_("Date"), _("Time")), strict=True):
+        for part, name in zip(self.widgets, (_l("Date"), _l("Time")), strict=True):
             part.attrs["aria-label"] = name
 
 
 class RescheduleForm(forms.Form):
-    run_at = forms.SplitDateTimeField(label="Run at", widget=DateAndTime)
+    run_at = forms.SplitDateTimeField(label=_l("Run at"), widget=DateAndTime)
 
 
 class QueueForm(forms.Form):
-    queue = forms.CharField(max_length=LONGEST_NAME)
+    queue = forms.CharField(label=_l("Queue"), max_length=LONGEST_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,10 +73,12 @@ class JobAction:
     """One action: what it is called, who may do it, what it asks first and what it does."""
 
     name: str
-    label: str
+    label: Words
+    selected: Words
+    """What it is called in the list, where it is done to what is ticked."""
     permission: str
     operation: Operation
-    effect: str
+    effect: Words
     """What happens to which jobs, for the page that asks."""
     asks: bool = True
     """On a page of its own first; all that match are always asked about."""
@@ -96,58 +102,69 @@ JOB_ACTIONS = {
     for action in (
         JobAction(
             name="retry_jobs",
-            label="Retry",
+            label=_l("Retry"),
+            selected=_l("Retry selected jobs"),
             permission="retry_job",
             operation="retry",
-            effect="Jobs that have failed or were cancelled become available, with all their attempts again.",
+            effect=_l(
+                "Jobs that have failed or were cancelled become available, with all their attempts again."
+            ),
             asks=False,
         ),
         JobAction(
             name="run_jobs_now",
-            label="Run now",
+            label=_l("Run now"),
+            selected=_l("Run selected jobs now"),
             permission="run_job_now",
             operation="run_now",
-            effect="Jobs that wait for their time or for a retry become available at once.",
+            effect=_l("Jobs that wait for their time or for a retry become available at once."),
             asks=False,
         ),
         JobAction(
             name="cancel_jobs",
-            label="Cancel",
+            label=_l("Cancel"),
+            selected=_l("Cancel selected jobs"),
             permission="cancel_job",
             operation="cancel",
-            effect="Jobs that have not ended are cancelled. A running handler is told within a second, and "
-            "what it returns is dropped.",
+            effect=_l(
+                "Jobs that have not ended are cancelled. A running handler is told within a second, and "
+                "what it returns is dropped."
+            ),
         ),
         JobAction(
             name="set_priority_of_jobs",
-            label="Set priority",
+            label=_l("Set priority"),
+            selected=_l("Set priority of selected jobs"),
             permission="set_job_priority",
             operation="set_priority",
-            effect="The priority of jobs that have not ended is set.",
+            effect=_l("The priority of jobs that have not ended is set."),
             form=PriorityForm,
         ),
         JobAction(
             name="reschedule_jobs",
-            label="Reschedule",
+            label=_l("Reschedule"),
+            selected=_l("Reschedule selected jobs"),
             permission="reschedule_job",
             operation="reschedule",
-            effect="Jobs that have not started become due at another time.",
+            effect=_l("Jobs that have not started become due at another time."),
             form=RescheduleForm,
         ),
         JobAction(
             name="move_jobs",
-            label="Move to another queue",
+            label=_l("Move to another queue"),
+            selected=_l("Move selected jobs to another queue"),
             permission="move_job",
             operation="move_queue",
-            effect="Jobs that have not started and have no unique key go to another queue.",
+            effect=_l("Jobs that have not started and have no unique key go to another queue."),
             form=QueueForm,
         ),
         JobAction(
             name="delete_jobs",
-            label="Delete",
+            label=_l("Delete"),
+            selected=_l("Delete selected jobs"),
             permission="delete_job",
             operation="delete",
-            effect="Jobs that do not run are deleted for good, with their errors and results.",
+            effect=_l("Jobs that do not run are deleted for good, with their errors and results."),
             deletes=True,
         ),
     )
@@ -187,7 +204,7 @@ def _as_admin_action(action: JobAction) -> Callable[..., HttpResponse]:
         return _perform(page, request, action)
 
     function.__name__ = action.name
-    decorate = admin.action(description=f"{action.label} selected jobs", permissions=[action.name])
+    decorate = admin.action(description=action.selected, permissions=[action.name])
     decorated: Callable[..., HttpResponse] = decorate(function)
     return decorated
 
@@ -235,7 +252,8 @@ def _ask(
     request.current_app = page.admin_site.name
     context = {
         **page.admin_site.each_context(request),
-        "title": f"{action.label}: {len(ids)} {'job' if len(ids) == 1 else 'jobs'}",
+        "title": ngettext("%(action)s: %(count)s job", "%(action)s: %(count)s jobs", len(ids))
+        % {"action": action.label, "count": grouped(len(ids))},
         "opts": page.opts,
         "media": page.media + (form.media if form is not None else forms.Media()),
         "action": action,
@@ -268,13 +286,15 @@ def _is_id(value: str) -> bool:
 
 
 def _refuse_selection(page: ModelAdmin, request: HttpRequest) -> HttpResponse:
-    page.message_user(request, f"Select between 1 and {LARGEST_SELECTION} jobs.", messages.WARNING)
+    text = _("Select between 1 and %(most)s jobs.") % {"most": grouped(LARGEST_SELECTION)}
+    page.message_user(request, text, messages.WARNING)
     return HttpResponseRedirect(request.get_full_path())
 
 
 def _log(request: HttpRequest, action: JobAction, result: OperationResult, data: dict[str, Any]) -> None:
     """One record for each job: who did what with which values, and what came of it."""
-    what = action.label + "".join(f", {name} {value}" for name, value in data.items())
+    with english():
+        what = f"{action.label}" + "".join(f", {name} {value}" for name, value in data.items())
     changed = DELETION if action.deletes else CHANGE
     entries = [(job_id, changed, "changed") for job_id in result.changed]
     entries += [(job.job_id, CHANGE, f"left alone: {job.reason}") for job in result.refused]
@@ -282,10 +302,22 @@ def _log(request: HttpRequest, action: JobAction, result: OperationResult, data:
 
 
 def _report(page: ModelAdmin, request: HttpRequest, action: JobAction, result: OperationResult) -> None:
-    text = f"{action.label}: {len(result.changed):,} changed"
-    if result.refused:
-        reasons = [f"job {refusal.job_id} {refusal.reason}" for refusal in result.refused[:REASONS_SHOWN]]
-        if len(result.refused) > REASONS_SHOWN:
-            reasons.append(f"and {len(result.refused) - REASONS_SHOWN:,} more")
-        text += f", {len(result.refused):,} had moved on or could not be: {'; '.join(reasons)}"
-    page.message_user(request, f"{text}.", messages.WARNING if result.refused else messages.SUCCESS)
+    count = len(result.changed)
+    values = {"action": action.label, "count": grouped(count)}
+    if not result.refused:
+        text = ngettext("%(action)s: %(count)s changed.", "%(action)s: %(count)s changed.", count)
+        page.message_user(request, text % values, messages.SUCCESS)
+        return
+    reasons = [
+        _("job %(id)s %(reason)s") % {"id": job.job_id, "reason": refusal(job)}
+        for job in result.refused[:REASONS_SHOWN]
+    ]
+    if len(result.refused) > REASONS_SHOWN:
+        reasons.append(_("and %(count)s more") % {"count": grouped(len(result.refused) - REASONS_SHOWN)})
+    text = ngettext(
+        "%(action)s: %(count)s changed, %(left)s had moved on or could not be: %(reasons)s.",
+        "%(action)s: %(count)s changed, %(left)s had moved on or could not be: %(reasons)s.",
+        count,
+    )
+    values |= {"left": grouped(len(result.refused)), "reasons": "; ".join(reasons)}
+    page.message_user(request, text % values, messages.WARNING)

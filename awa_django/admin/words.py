@@ -6,10 +6,10 @@ Rows, logs and the admin's log have these words in English: whoever reads them l
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, TypeAlias
 
 from django.utils import translation
 from django.utils.formats import number_format
-from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.utils.translation import gettext_noop as _n
@@ -17,7 +17,12 @@ from django.utils.translation import gettext_noop as _n
 from awa_django.operations import Refusal
 from awa_django.states import JobState
 
-Words = str | Promise
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise
+
+    Words: TypeAlias = StrOrPromise
+else:
+    Words = object
 
 STATES: dict[str, Words] = {
     JobState.SCHEDULED: _l("scheduled"),

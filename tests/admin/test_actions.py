@@ -95,7 +95,7 @@ def test_a_job_that_left_the_page_is_reported_not_forgotten(root: Client) -> Non
 @pytest.mark.parametrize("ids", [["abc"], ["-1"], ["1.5", "9" * 30], ["²"]])
 def test_what_is_no_id_is_refused(ids: list[str], root: Client) -> None:
     response = post(root, HotJob, "retry_jobs", ids)
-    assert said(response) == ["Select between 1 and 1000 jobs."]
+    assert said(response) == ["Select between 1 and 1,000 jobs."]
 
 
 def test_too_many_ids_are_refused(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
