@@ -35,20 +35,30 @@ class Secrets:
     names: frozenset[str] = frozenset()
     """Keys, as they are declared: ``@job(secret=...)``."""
     values: re.Pattern[str] | None = field(default=None, compare=False)
-    """The values that the job's arguments have under any secret key, wherever else they stand."""
+    """The values that the job's arguments have, or had, under any secret key, wherever else they stand."""
 
 
 NO_SECRETS = Secrets()
 
 
-def find_secrets(args: str, names: Iterable[str] = ()) -> Secrets:
-    """The secrets of a job with these arguments (JSON text, which may be cut); ``names`` are declared."""
+def find_secrets(args: str, names: Iterable[str] = (), former: Iterable[str] = ()) -> Secrets:
+    """The secrets of a job with these arguments (JSON text, which may be cut); ``names`` are declared.
+
+    ``former`` are values that it had under a secret key before its arguments were changed: its errors may
+    tell them still.
+    """
     declared = frozenset(names)
-    found = set(_secret_values(args, declared))
-    sought = sorted((value for value in found if len(value) >= SHORTEST_SOUGHT), key=len, reverse=True)
+    found = secret_values(args, declared).union(value for value in former if len(value) >= SHORTEST_SOUGHT)
+    sought = sorted(found, key=len, reverse=True)
     if not sought:
         return Secrets(declared)
     return Secrets(declared, re.compile("|".join(map(_sought, sought[:MOST_SOUGHT]))))
+
+
+def secret_values(args: str, names: Iterable[str] = ()) -> set[str]:
+    """What stands under secret keys in arguments, as far as it is long enough to be looked for elsewhere."""
+    found = _secret_values(args, frozenset(names))
+    return {value for value in found if len(value) >= SHORTEST_SOUGHT}
 
 
 def pretty_json(

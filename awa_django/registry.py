@@ -19,11 +19,13 @@ from awa_django.codec import JSON
 from awa_django.conf import PeriodicSetting, get_settings
 from awa_django.cron import DEFAULT_CATCH_UP, Missed
 from awa_django.errors import ConfigurationError, UnknownJobKind
+from awa_django.redaction import Secrets, find_secrets
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 
 MODULES = ("tasks", "jobs")
-# Where the metadata of a job name its secret arguments.
+# Where the metadata of a job name its secret arguments; and, as ``{"former": [...]}`` among the names, the
+# values that they had before somebody changed them: the errors of old attempts may tell those.
 MASKED_KEY = "awa:secret"
 
 
@@ -224,12 +226,31 @@ def secret_names(kind: str, stored: str | None = None) -> frozenset[str]:
     of ``MASKED_KEY`` in its metadata, where anybody may have written anything.
     """
     handler = find(kind)
-    names = set() if handler is None else set(handler.secret)
+    declared = frozenset() if handler is None else frozenset(handler.secret)
+    return declared.union(name for name in _listed(stored) if isinstance(name, str))
+
+
+def former_secrets(stored: str | None) -> set[str]:
+    """The values that secret arguments of a job had before they were changed; ``stored`` as above."""
+    found: set[str] = set()
+    for entry in _listed(stored):
+        values = entry.get("former") if isinstance(entry, dict) else None
+        if isinstance(values, list):
+            found.update(value for value in values if isinstance(value, str))
+    return found
+
+
+def find_job_secrets(kind: str, args: str, stored: str | None = None) -> Secrets:
+    """All that is masked of a job with these arguments (JSON text); ``stored`` as above."""
+    return find_secrets(args, secret_names(kind, stored), former_secrets(stored))
+
+
+def _listed(stored: str | None) -> list[JSON]:
     with contextlib.suppress(ValueError, RecursionError):
-        listed = json.loads(stored or "[]")
+        listed: JSON = json.loads(stored or "[]")
         if isinstance(listed, list):
-            names.update(name for name in listed if isinstance(name, str))
-    return frozenset(names)
+            return listed
+    return []
 
 
 def handlers() -> list[Handler]:

@@ -17,7 +17,7 @@ from django.utils.translation import ngettext
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.durations import spell
-from awa_django.redaction import find_secrets, mask_text
+from awa_django.redaction import mask_text
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.storage import why as storage
 from awa_django.storage._sql import Connection
@@ -382,7 +382,7 @@ def _error(job: JobFacts) -> str:
     parts = [part for part in (job.class_name, job.error) if part]
     if not parts:
         return _("no error was kept")
-    secrets = find_secrets(job.args or "", registry.secret_names(job.kind, job.masked))
+    secrets = registry.find_job_secrets(job.kind, job.args or "", job.masked)
     # Cut when it is masked: of a secret that is cut in two, the first part would be shown.
     return " ".join(mask_text(": ".join(parts), secrets).split())[:LONGEST_ERROR]
 

@@ -15,17 +15,19 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_http_methods
 
 from awa_django import operations, registry
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.admin.unmask import Masked, unmask
+from awa_django.admin.words import refusal, state_name
 from awa_django.conf import get_settings
 from awa_django.errors import InvalidJob
 from awa_django.exact_json import read, write
 from awa_django.models import Job
 from awa_django.operations.arguments import EDITABLE_STATES
-from awa_django.redaction import LONGEST_SHOWN, find_secrets, pretty_json
+from awa_django.redaction import LONGEST_SHOWN, Secrets, find_secrets, pretty_json, secret_values
 from awa_django.states import DEFERRED_STATES
 from awa_django.storage.operate import Editable, editable_args
 
@@ -34,7 +36,7 @@ LONGEST_LOGGED = 60
 
 class ArgumentsForm(forms.Form):
     args = forms.CharField(
-        label="Arguments",
+        label=_l("Arguments"),
         strip=False,
         widget=forms.Textarea(attrs={"rows": 20, "spellcheck": "false", "class": "awa-code vLargeTextField"}),
     )
@@ -63,7 +65,7 @@ class ArgumentsMixin(ModelAdmin):
         elif shown is None:
             problem = _("The arguments of job %(id)s are too large to be edited here.")
         if problem or shown is None:
-            message = problem % {"id": object_id, "state": job.state}
+            message = problem % {"id": object_id, "state": state_name(job.state)}
             self.message_user(request, message, messages.WARNING)
             return self._back(object_id)
         form = ArgumentsForm(request.POST if request.method == "POST" else None)
@@ -105,7 +107,7 @@ class ArgumentsMixin(ModelAdmin):
             self.message_user(request, message, messages.SUCCESS)
         else:
             message = _("Job %(id)s was left as it is: it %(reason)s.")
-            values = {"id": job_id, "reason": result.refused[0].reason}
+            values = {"id": job_id, "reason": refusal(result.refused[0])}
             self.message_user(request, message % values, messages.WARNING)
         return self._back(job_id)
 
@@ -124,7 +126,7 @@ class ArgumentsMixin(ModelAdmin):
             "media": self.media,
             "form": form,
             "kind": job.kind,
-            "state": job.state,
+            "state": state_name(job.state),
             "declared": "" if handler is None else _declared(handler),
             "has_unique_key": job.unique_key is not None,
             "back_url": self._url("change", job_id),
@@ -150,12 +152,11 @@ def _may_see(request: HttpRequest, job: Editable) -> bool:
 
 def _shown(job: Editable) -> str | None:
     """The arguments as they are edited; None when there is too much of them."""
-    text = _pretty(job, job.args)
+    text = _pretty(job.args, registry.find_job_secrets(job.kind, job.args, job.secret))
     return text if len(text) <= LONGEST_SHOWN else None
 
 
-def _pretty(job: Editable, text: str) -> str:
-    secrets = find_secrets(text, registry.secret_names(job.kind, job.secret))
+def _pretty(text: str, secrets: Secrets) -> str:
     return pretty_json(text, limit=2 * LONGEST_SHOWN, secrets=secrets)
 
 
@@ -182,8 +183,11 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 
 def _differences(job: Editable, text: str) -> list[str]:
-    """What changed, for the log: masked, and short."""
-    before, after = (read(_pretty(job, each), checks=False) for each in (job.args, text))
+    """What changed, for the log: masked by the secrets of before and of now, and short."""
+    names = registry.secret_names(job.kind, job.secret)
+    known = registry.former_secrets(job.secret) | secret_values(job.args, names)
+    secrets = find_secrets(text, names, known)
+    before, after = (read(_pretty(each, secrets), checks=False) for each in (job.args, text))
     stored = read(job.args, checks=False)
     written = read(text, checks=False)
     found = []

@@ -17,10 +17,11 @@ from django.utils.translation import gettext as _
 
 from awa_django.admin.base import distance, show_date, show_state
 from awa_django.admin.timeline import DATE, timeline
+from awa_django.admin.words import state_name
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, decode_json
-from awa_django.redaction import LONGEST_SHOWN, Secrets, find_secrets, mask_text, pretty_json
-from awa_django.registry import MASKED_KEY, secret_names
+from awa_django.redaction import LONGEST_SHOWN, Secrets, mask_text, pretty_json
+from awa_django.registry import MASKED_KEY, find_job_secrets
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.why import explain
 
@@ -69,7 +70,7 @@ def find(model: Any, job_id: int) -> Any:
 
 def context(job: Any, log: Iterable[LogEntry], request: HttpRequest, *, site_name: str) -> dict[str, Any]:
     """The template's variables; ``log`` is what was done to the job in the admin."""
-    secrets = find_secrets(job.args_text, secret_names(job.kind, job.secret_text))
+    secrets = find_job_secrets(job.kind, job.args_text, job.secret_text)
     has_ended = job.state in TERMINAL_STATES
     return {
         "job": job,
@@ -153,13 +154,13 @@ def _json_of(job: Any, name: str, secrets: Secrets) -> str:
 
 def _facts(job: Any) -> list[tuple[str, Any]]:
     facts = [
-        ("Kind", job.kind),
-        ("Queue", job.queue),
-        ("Priority", job.priority),
-        ("Attempts", f"{job.attempt} of {job.max_attempts}"),
-        ("Claims (run lease)", job.run_lease),
-        ("Worker", job.worker),
-        ("Tags", ", ".join(job.tags)),
+        (_("Kind"), job.kind),
+        (_("Queue"), job.queue),
+        (_("Priority"), job.priority),
+        (_("Attempts"), _("%(n)s of %(of)s") % {"n": job.attempt, "of": job.max_attempts}),
+        (_("Claims (run lease)"), job.run_lease),
+        (_("Worker"), job.worker),
+        (_("Tags"), ", ".join(job.tags)),
     ]
     return [(label, value) for label, value in facts if value not in (None, "")]
 
@@ -174,7 +175,9 @@ def _key(job: Any, request: HttpRequest, site_name: str) -> dict[str, Any] | Non
         link = reverse("admin:awa_job_change", args=[holder_id], current_app=site_name)
     return {
         "hex": bytes(job.unique_key).hex(),
-        "states": ", ".join(state.value for state, bit in zip(JobState, mask, strict=False) if bit == "1"),
+        "states": ", ".join(
+            state_name(state) for state, bit in zip(JobState, mask, strict=False) if bit == "1"
+        ),
         "holder_id": holder_id,
         "is_holder": holder_id == job.pk,
         "holder_url": link,
@@ -184,7 +187,11 @@ def _key(job: Any, request: HttpRequest, site_name: str) -> dict[str, Any] | Non
 def _places(job: Any, request: HttpRequest, site_name: str) -> list[tuple[str, str]]:
     """The other pages of this job, as far as the user may see them."""
     table = "deferredjob" if job.state in DEFERRED_STATES else "hotjob"
-    names = {"hotjob": "Among hot jobs", "deferredjob": "Among deferred jobs", "job": "Among all jobs"}
+    names = {
+        "hotjob": _("Among hot jobs"),
+        "deferredjob": _("Among deferred jobs"),
+        "job": _("Among all jobs"),
+    }
     return [
         (names[name], reverse(f"admin:awa_{name}_change", args=[job.pk], current_app=site_name))
         for name in (table, "job")

@@ -13,8 +13,8 @@ from awa_django.errors import JobNotFound
 from awa_django.management.output import Cell, Output, Raw, instant, number
 from awa_django.models import Job, UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
-from awa_django.redaction import Secrets, find_secrets, mask_text, pretty_json
-from awa_django.registry import MASKED_KEY, secret_names
+from awa_django.redaction import Secrets, mask_text, pretty_json
+from awa_django.registry import MASKED_KEY, find_job_secrets
 from awa_django.states import JobState
 
 DATA = ("args", "progress", "result", "metadata")
@@ -45,7 +45,7 @@ def document(alias: str, job_id: int) -> dict[str, Any]:
     job = jobs.annotate(errors_text=errors, **columns).first()
     if job is None:
         raise JobNotFound(job_id)
-    secrets = find_secrets(job.args_text, secret_names(job.kind, job.secret_text))
+    secrets = find_job_secrets(job.kind, job.args_text, job.secret_text)
     return {
         "id": job.pk,
         "kind": job.kind,

@@ -17,6 +17,7 @@ from awa_django.operations.batches import ROUNDS
 from awa_django.operations.change import BULK_KIND
 from awa_django.operations.limits import LARGEST_ID
 from awa_django.operations.results import OperationResult, Refusal
+from awa_django.redaction import secret_values
 from awa_django.states import DEFERRED_STATES, JobState
 from awa_django.storage import operate
 from awa_django.storage.operate import Editable
@@ -31,7 +32,8 @@ def edit_args(
 
     Where this process knows its kind they must fit the handler. ``seen`` is the JSON text of the arguments
     that the change was made for: a job that has others by now is refused. A unique key is never changed:
-    a job that has one is refused where the key is made of what changes, or of what cannot be told.
+    a job that has one is refused where the key is made of what changes, or of what cannot be told. The
+    job's metadata keep the secret values that go, so that they stay masked in the errors of old attempts.
 
     Raises:
         InvalidJob: a ValueError, when the text is no JSON object, is too large or does not fit the kind.
@@ -58,7 +60,9 @@ def edit_args(
             return _refused(job_id, state, reason)
         try:
             with transaction.atomic(using=alias):
-                if operate.edit_args(connection, job_id, args=args, seen_args=job.args):
+                if operate.edit_args(
+                    connection, job_id, args=args, seen_args=job.args, former=_former_secrets(job, args)
+                ):
                     return OperationResult((job_id,), ())
         except DataError as exc:  # a number beyond what numeric holds
             raise InvalidJob(f"PostgreSQL cannot store these arguments: {exc}") from exc
@@ -74,6 +78,13 @@ def check_args(kind: str, args: str) -> None:
     handler = registry.find(kind)
     if handler is not None:
         handler.decode(args)
+
+
+def _former_secrets(job: Editable, args: str) -> list[str]:
+    """The secret values that the job had and has no more, and that it does not remember yet."""
+    names = registry.secret_names(job.kind, job.secret)
+    gone = secret_values(job.args, names) - secret_values(args, names)
+    return sorted(gone - registry.former_secrets(job.secret))
 
 
 def _refused(job_id: int, state: JobState | None, reason: str) -> OperationResult:

@@ -7,6 +7,7 @@ A unique key held by another job fails the whole statement with unique_violation
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -166,13 +167,16 @@ def editable_args(connection: Connection, job_id: int) -> Editable | None:
     return job if job.unique_key is None else job._replace(unique_key=bytes(job.unique_key))
 
 
-def edit_args(connection: Connection, job_id: int, *, args: str, seen_args: str) -> bool:
+def edit_args(
+    connection: Connection, job_id: int, *, args: str, seen_args: str, former: Sequence[str] = ()
+) -> bool:
     """Replace the arguments, where they still are the seen ones; whether that was so.
 
     Not of a job that runs, waits for something outside or has completed. One that moves between the
-    two statements is missed.
+    two statements is missed. ``former``: secret values that go, for the job to remember.
     """
-    params = {"job_id": job_id, "args": args, "seen_args": seen_args}
+    remembered = json.dumps([{"former": list(former)}] if former else [])
+    params = {"job_id": job_id, "args": args, "seen_args": seen_args, "remembered": remembered}
     return bool(
         fetch(connection, "edit_args_hot", **params) or fetch(connection, "edit_args_deferred", **params)
     )

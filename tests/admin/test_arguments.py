@@ -13,7 +13,9 @@ from django.test import Client
 from django.urls import reverse
 
 from awa_django import JobContext, job, registry
+from awa_django.management.detail import document
 from awa_django.models import HotJob
+from awa_django.why import explain
 from tests.admin.conftest import Login
 from tests.factories import insert_job, reload_job, update_job
 
@@ -158,3 +160,37 @@ def test_the_button_is_there_for_those_who_may_and_where_it_helps(login: Login) 
         == 403
     )
     assert HotJob.objects.filter(args={}).count() == 2
+
+
+@pytest.mark.parametrize("state", ["failed", "retryable"])
+def test_a_secret_that_was_replaced_stays_masked_in_what_is_left_of_it(root: Client, state: str) -> None:
+    """The traceback of an old attempt tells the old value; and so may an argument that is none."""
+    args = {"api_key": "first-12345", "card": "4000-1234", "note": "", "n": 1}
+    entry = {"error": "first-12345 was refused", "class": "E", "traceback": "pay('first-12345', '4000-1234')"}
+    marked = {"awa:secret": ["card"]}
+    job_id = insert_job(state, args=args, errors=[entry], metadata=marked, progress={"message": "4000-1234"})
+    model = "hotjob" if state == "failed" else "deferredjob"
+    url = url_of(job_id, model)
+    for text in (
+        '{"api_key": "second-12345", "card": "4000-5678", "note": "not first-12345", "n": 1}',
+        '{"api_key": "third-12345", "card": "4000-5678", "note": "", "n": 1}',
+    ):
+        root.post(url, {**opened(root, url), "args": text})
+    assert reload_job(job_id).args["api_key"] == "third-12345"
+    texts = [root.get(url_of(job_id, model, view)).content.decode() for view in ("change", "arguments")]
+    texts += [explain(job_id)[0].text, *(log.change_message for log in LogEntry.objects.all())]
+    texts.append(str(document("default", job_id)))
+    for text in texts:
+        for value in ("first-12345", "second-12345", "third-12345", "4000-1234", "4000-5678"):
+            assert value not in text, text
+    assert "was refused" in texts[0]
+    assert reload_job(job_id).metadata == {
+        "awa:secret": ["card", {"former": ["4000-1234", "first-12345"]}, {"former": ["second-12345"]}]
+    }
+
+
+def test_a_job_without_secrets_remembers_nothing(root: Client) -> None:
+    job_id = insert_job(args={"to": "ann", "pin": 1234567}, metadata={"mine": 1})
+    form = opened(root, url_of(job_id))
+    root.post(url_of(job_id), {**form, "args": '{"to": "bob", "pin": 1}'})
+    assert reload_job(job_id).metadata == {"mine": 1}
