@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal, TypeVar
 
 from awa_django.operations import verbs
@@ -17,6 +17,12 @@ Table = Literal["hot", "deferred"]
 T = TypeVar("T")
 # The kind of the job that walks: a walk leaves jobs of it alone, unless they are what it is for.
 BULK_KIND = "awa.bulk_operation"
+# So long it is kept after its end whatever AWA["RETENTION"] says: its row is what refuses the page that was
+# confirmed already, which can be sent for an hour; and somebody wants to read what came of it.
+BULK_KEPT_FOR = timedelta(hours=1)
+# So long it is kept after its end whatever AWA["RETENTION"] says: its row is what refuses the page that was
+# confirmed already, which can be sent for an hour; and somebody wants to read what came of it.
+BULK_KEPT_FOR = timedelta(hours=1)
 UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 _THERE_AND_BACK: tuple[Table, ...] = ("hot", "deferred", "hot")
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
+
+NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 class RetentionRule(NamedTuple):
@@ -26,9 +29,17 @@ class PruneBatch(NamedTuple):
 
 
 def prune(
-    connection: Connection, rules: Sequence[RetentionRule], *, cursor: datetime | None, batch: int
+    connection: Connection,
+    rules: Sequence[RetentionRule],
+    *,
+    cursor: datetime | None,
+    batch: int,
+    kept: Mapping[str, float] = NOTHING,
 ) -> PruneBatch:
-    """Look at the next ``batch`` ended rows, oldest first, and delete those past their retention."""
+    """Look at the next ``batch`` ended rows, oldest first, and delete those past their retention.
+
+    ``kept``: kind -> how many seconds its jobs are kept at least, whatever the rules say.
+    """
     rows = fetch(
         connection,
         "prune",
@@ -37,6 +48,8 @@ def prune(
         states=[rule.state for rule in rules],
         queues=[rule.queue for rule in rules],
         ages=[rule.age for rule in rules],
+        kinds=list(kept),
+        kind_ages=list(kept.values()),
         batch=batch,
     )
     return PruneBatch._make(rows[0])

@@ -18,6 +18,7 @@ from awa_django.codec import JSON, encode_result
 from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
 from awa_django.logs import get_logger
+from awa_django.operations.change import BULK_KIND
 from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
@@ -275,7 +276,7 @@ def _returned(
         if outcome is not None:
             return outcome
     result = encode_result(value) if handler.keep_result else None
-    delete = not settings.retention.of(job.queue, JobState.COMPLETED)
+    delete = not settings.retention.of(job.queue, JobState.COMPLETED) and job.kind != BULK_KIND
     return verdict.completed(job, result, delete=delete)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from awa_django import failpoints
 from awa_django.conf import Retention
 from awa_django.logs import get_logger
+from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND
 from awa_django.storage.prune import RetentionRule, prune
 from awa_django.worker.database import Session
 from awa_django.worker.duty import Duty
@@ -19,6 +20,7 @@ BATCH = 1_000
 # A pass that looks at millions of rows (a short retention beside a long one) is not made again at once:
 # pruning takes at most this share of the time.
 LARGEST_SHARE = 0.05
+KEPT = {BULK_KIND: BULK_KEPT_FOR.total_seconds()}
 
 
 class Pruner(Duty):
@@ -41,7 +43,7 @@ class Pruner(Duty):
         started_at = time.monotonic()
         while self.is_leading:
             with self.session.use() as connection:
-                batch = prune(connection, self._rules, cursor=cursor, batch=BATCH)
+                batch = prune(connection, self._rules, cursor=cursor, batch=BATCH, kept=KEPT)
             pruned_count += batch.pruned_count
             if batch.cursor is None or batch.examined_count < BATCH:
                 break

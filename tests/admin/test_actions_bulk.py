@@ -23,9 +23,11 @@ from awa_django.bulk import bulk_operation
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import pause_queue
 from awa_django.operations.change import BULK_KIND
+from awa_django.storage.prune import RetentionRule, prune
 from awa_django.testing.running import run_available
+from awa_django.worker.pruner import KEPT
 from tests.admin.conftest import Login
-from tests.factories import insert_job, reload_job
+from tests.factories import insert_job, reload_job, update_job
 
 pytestmark = pytest.mark.django_db
 
@@ -101,6 +103,22 @@ def test_the_same_form_sent_twice_starts_one_job(root: Client) -> None:
     assert LogEntry.objects.count() == 1
     confirm(root, Job, "retry_jobs", "?state=failed&kind=k")  # asked anew, it is another one
     assert len(bulk_jobs()) == 2
+
+
+def test_a_form_counts_once_where_completed_jobs_are_not_kept(root: Client, settings: Any) -> None:
+    """The row of the job is what refuses it; and what tells how it went."""
+    settings.AWA = {"RETENTION": {"completed": 0}}
+    job_id = insert_job("failed", kind="k")
+    data = {"confirmed": "1", "selection": signed(post(root, Job, "retry_jobs", "?state=failed&kind=k"))}
+    post(root, Job, "retry_jobs", "?state=failed&kind=k", **data)
+    [job] = bulk_jobs()
+    assert run_available(job.pk)
+    prune(connection, [RetentionRule("completed", None, 0.0)], cursor=None, batch=10, kept=KEPT)
+    update_job(job_id, state="'failed'", finalized_at="now()")
+    again = post(root, Job, "retry_jobs", "?state=failed&kind=k", **data)
+    assert said(again)[-1] == f"Job {job.pk} was started for this already: nothing is done twice."
+    assert [each.pk for each in bulk_jobs()] == [job.pk]
+    assert reload_job(job.pk).result["changed"] == 1
 
 
 def test_what_was_confirmed_counts_not_the_address_it_is_sent_to(root: Client) -> None:

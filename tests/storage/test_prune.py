@@ -114,6 +114,16 @@ def test_retention_of_zero_deletes_what_has_ended_before() -> None:
     assert run(rules).pruned_count == 1
 
 
+def test_a_kind_may_be_kept_longer_than_its_retention() -> None:
+    rules = [RetentionRule("completed", None, 0.0)]
+    young, old = ended("completed", 0.9, kind="kept"), ended("completed", 1.1, kind="kept")
+    other, without_rule = ended("completed", 0.9), ended("failed", 30, kind="kept")
+    assert prune(connection, rules, cursor=None, batch=10, kept={"kept": HOUR}).pruned_count == 2
+    assert [reload_job(job_id) is None for job_id in (young, old, other, without_rule)] == [
+        False, True, True, False,
+    ]  # fmt: skip
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
 @pytest.mark.parametrize("ended_again", [False, True])
