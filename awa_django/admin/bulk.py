@@ -24,6 +24,7 @@ from django.utils.translation import gettext as _
 from awa_django.admin import search
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.admin.filters import EndFilter, JobFilter, names_for
+from awa_django.admin.words import english, grouped, outcome_name, state_name
 from awa_django.bulk import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
@@ -77,7 +78,7 @@ def perform(
         selection = select(page, request, changelist, ahead.highest_id)
         if not selection.states(Change(operation=action.operation)):
             text = _("%(action)s takes no job that is %(state)s.")
-            raise CannotSelect(text % {"action": action.label, "state": selection.state})
+            raise CannotSelect(text % {"action": action.label, "state": state_name(selection.state or "")})
     except CannotSelect as exc:
         page.message_user(request, str(exc), messages.WARNING)
         return HttpResponseRedirect(request.get_full_path())
@@ -120,14 +121,14 @@ def _add_search(wanted: dict[str, Any], term: str, request: HttpRequest) -> None
 
 
 def describe(selection: Selection) -> str:
-    """The selection in words, for people and the log."""
+    """The selection in words, for people; for the log in English."""
     where = {"hot": _("hot jobs"), "deferred": _("deferred jobs"), None: _("all jobs")}[selection.table]
     names = (
-        (_("state"), selection.state),
+        (_("state"), selection.state and state_name(selection.state)),
         (_("queue"), selection.queue),
         (_("kind"), selection.kind),
         (_("tag"), ", ".join(selection.tags)),
-        (_("ended"), selection.ended),
+        (_("ended"), selection.ended and outcome_name(selection.ended)),
     )
     return f"{where}: " + ", ".join(f"{name} {value}" for name, value in names if value)
 
@@ -151,8 +152,8 @@ def _ask(
         "action": action,
         "form": form,
         "what": describe(selection),
-        "states": ", ".join(state.replace("_", " ") for state in selection.states(change)),
-        "count": f"{changelist.result_count:,}",
+        "states": ", ".join(state_name(state) for state in selection.states(change)),
+        "count": grouped(changelist.result_count),
         "is_capped": changelist.paginator.is_capped,
         "is_window": changelist.window is not None or changelist.line_cap > 0,
         "queue": get_settings().bulk_queue,
@@ -185,7 +186,8 @@ def _start(
             values = "".join(
                 f", {name} {value}" for name, value in (form.cleaned_data if form else {}).items()
             )
-            message = f"{action.label}{values}, all that match ({describe(selection)}): started."
+            with english():
+                message = f"{action.label}{values}, all that match ({describe(selection)}): started."
             log(request, Job, [(str(made.id), f"job {made.id}", CHANGE, message)])
     job_id = made.id if made.created else made.holder_id
     if made.created:

@@ -8,6 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from awa_django.admin import detail
@@ -55,7 +56,7 @@ class JobPageMixin(JobActionsMixin):
         context = {
             **(site.each_context(request) if view == "change" else {}),
             **detail.context(job, log, request, site_name=site.name),
-            "title": f"Job {job.pk}",
+            "title": _("Job %(id)s") % {"id": job.pk},
             "subtitle": None,
             "opts": self.opts,
             "media": self.media,

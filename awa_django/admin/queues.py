@@ -23,6 +23,7 @@ from django.views.decorators.http import require_POST, require_safe
 from awa_django import operations
 from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, log, show_instant
 from awa_django.admin.limits import TooSlow, limited, too_slow
+from awa_django.admin.words import grouped
 from awa_django.conf import get_settings
 from awa_django.models import QueueMeta
 from awa_django.operations import QueueResult
@@ -86,7 +87,7 @@ class QueueMetaAdmin(ListOnlyAdmin):
             return too_slow(self, request)
         context = {
             **self.admin_site.each_context(request),
-            "title": "Queues",
+            "title": _("Queues"),
             "opts": self.opts,
             "media": self.media,
             "queues": [self._row(queue) for queue in overview],
@@ -111,8 +112,7 @@ class QueueMetaAdmin(ListOnlyAdmin):
             self.message_user(request, longer, messages.ERROR)
             return self._list()
         by = request.user.get_username()
-        end = "" if until is None else f" until {_instant(until)}"
-        return self._change(request, queue, lambda: operations.pause_queue(queue, by=by, until=until), end)
+        return self._change(request, queue, lambda: operations.pause_queue(queue, by=by, until=until), until)
 
     @staticmethod
     def _longer_pause(queue: str, until: datetime) -> str:
@@ -120,12 +120,16 @@ class QueueMetaAdmin(ListOnlyAdmin):
         [seen] = queue_overview(connections[get_settings().database], [queue], cap=1)
         if not seen.paused or (seen.paused_until is not None and seen.paused_until <= until):
             return ""
-        end = _("until it is resumed")
-        if seen.paused_until is not None:
-            end = _("until %(instant)s") % {"instant": _instant(seen.paused_until)}
-        text = _("Queue %(queue)s is paused %(end)s already%(by)s: resume it first.")
-        by = _(" by %(name)s") % {"name": seen.paused_by} if seen.paused_by else ""
-        return text % {"queue": queue, "end": end, "by": by}
+        by, end = seen.paused_by, seen.paused_until
+        if end is None and by:
+            text = _("Queue %(queue)s is paused until it is resumed already by %(name)s: resume it first.")
+        elif end is None:
+            text = _("Queue %(queue)s is paused until it is resumed already: resume it first.")
+        elif by:
+            text = _("Queue %(queue)s is paused until %(instant)s already by %(name)s: resume it first.")
+        else:
+            text = _("Queue %(queue)s is paused until %(instant)s already: resume it first.")
+        return text % {"queue": queue, "name": by, "instant": "" if end is None else _instant(end)}
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
         if not self._may_pause(request):
@@ -134,19 +138,24 @@ class QueueMetaAdmin(ListOnlyAdmin):
         return self._change(request, queue, lambda: operations.resume_queue(queue))
 
     def _change(
-        self, request: HttpRequest, queue: str, change: Callable[[], QueueResult], end: str = ""
+        self,
+        request: HttpRequest,
+        queue: str,
+        change: Callable[[], QueueResult],
+        until: datetime | None = None,
     ) -> HttpResponse:
         try:
             with transaction.atomic(using=get_settings().database):
                 result = change()
                 verb = "paused" if result.paused else "resumed"
+                end = "" if until is None else f" until {_instant(until)}"
                 outcome = f"{verb}{end}" if result.changed else f"{verb}{end} already"
                 log(request, QueueMeta, [(queue, queue, CHANGE, f"Queue is {outcome}.")])
         except ValueError as exc:
             self.message_user(request, str(exc), messages.ERROR)
         else:
             level = messages.SUCCESS if result.changed else messages.WARNING
-            self.message_user(request, f"Queue {queue} is {outcome}.", level)
+            self.message_user(request, _told(result, queue, until), level)
         return self._list()
 
     def _list(self) -> HttpResponse:
@@ -165,11 +174,26 @@ class QueueMetaAdmin(ListOnlyAdmin):
             "paused": queue.paused,
             "paused_by": queue.paused_by,
             "paused_at": show_instant(queue.paused_at),
-            "paused_until": show_instant(queue.paused_until) if queue.paused_until else "until resumed",
+            "paused_until": show_instant(queue.paused_until) if queue.paused_until else _("until resumed"),
             "available": _count(queue.available),
             "running": _count(queue.running),
             "deferred": _count(queue.deferred),
         }
+
+
+def _told(result: QueueResult, queue: str, until: datetime | None) -> str:
+    """What came of it, for the user."""
+    if not result.paused:
+        text = (
+            _("Queue %(queue)s is resumed.") if result.changed else _("Queue %(queue)s is resumed already.")
+        )
+    elif until is None:
+        text = _("Queue %(queue)s is paused.") if result.changed else _("Queue %(queue)s is paused already.")
+    elif result.changed:
+        text = _("Queue %(queue)s is paused until %(instant)s.")
+    else:
+        text = _("Queue %(queue)s is paused until %(instant)s already.")
+    return text % {"queue": queue, "instant": "" if until is None else _instant(until)}
 
 
 def _instant(instant: datetime) -> str:
@@ -182,4 +206,6 @@ def _now() -> datetime:
 
 
 def _count(number: int) -> str:
-    return f"over {COUNT_CAP:,}" if number > COUNT_CAP else f"{number:,}"
+    if number > COUNT_CAP:
+        return _("over %(count)s") % {"count": grouped(COUNT_CAP)}
+    return grouped(number)

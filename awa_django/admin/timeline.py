@@ -13,6 +13,7 @@ from django.contrib.admin.models import LogEntry
 from django.utils.translation import gettext as _
 
 from awa_django.admin.base import show_date
+from awa_django.admin.words import outcome_name
 from awa_django.durations import spell
 from awa_django.models.fields import UndecodedJSON, decode_json
 from awa_django.redaction import LONGEST_SHOWN, Secrets, mask_text, pretty_json
@@ -114,9 +115,16 @@ def _ended_attempt(
         spans.append(told.format(span=spell(began_at - before)))
     if began_at and at and at >= began_at:
         spans.append(_("took {span}").format(span=spell(at - began_at)))
-    title = _("Attempt {number}").format(number=attempt) if attempt else _("An attempt")
+    if attempt and outcome:
+        title = _("Attempt {number}: {outcome}").format(number=attempt, outcome=outcome_name(outcome))
+    elif attempt:
+        title = _("Attempt {number}").format(number=attempt)
+    elif outcome:
+        title = _("An attempt: {outcome}").format(outcome=outcome_name(outcome))
+    else:
+        title = _("An attempt")
     event = Event(
-        title=f"{title}: {outcome.replace('_', ' ')}" if outcome else title,
+        title=title,
         tone=_TONES.get(outcome, "cancelled" if outcome else "failed"),
         at=at,
         when=show_date(at, DATE) if at else _text(entry.get("at"), secrets),
@@ -145,11 +153,13 @@ def _present(job: Any) -> list[Event]:
     attempt = max(job.attempt, 1)
     match JobState(job.state):
         case JobState.SCHEDULED | JobState.RETRYABLE | JobState.AVAILABLE:
-            title = _("Attempt {number} of {most}").format(
-                number=min(job.attempt + 1, job.max_attempts), most=job.max_attempts
-            )
             waits = job.state == JobState.AVAILABLE
-            title = f"{title}: {_('waits for a worker') if waits else _('is due')}"
+            told = (
+                _("Attempt {number} of {most}: waits for a worker")
+                if waits
+                else _("Attempt {number} of {most}: is due")
+            )
+            title = told.format(number=min(job.attempt + 1, job.max_attempts), most=job.max_attempts)
             return [_event(title, job.state, job.run_at, is_next=True)]
         case JobState.RUNNING:
             title = _("Attempt {number} of {most}: runs").format(number=attempt, most=job.max_attempts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from django.utils.translation import gettext as _
+
 from awa_django.exact_json import Exact, Number
 from awa_django.redaction import MASK
 
@@ -49,10 +51,11 @@ def _is_any_of(value: Exact, shown: list[Exact]) -> bool:
 
 def _written_out(value: Exact, where: str) -> Exact:
     if _has_mask(value):
-        raise Masked(
-            f"{where} has {MASK}, which hides nothing here that could be kept: write the value out, "
+        text = _(
+            "%(where)s has %(mask)s, which hides nothing here that could be kept: write the value out, "
             "or leave it as it was"
         )
+        raise Masked(text % {"where": where, "mask": MASK})
     return value
 
 
