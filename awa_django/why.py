@@ -83,10 +83,11 @@ def _ended(job: JobFacts) -> Reason:
     ended = _when(job, job.finalized_at)
     error = _error(job)
     if job.state == JobState.COMPLETED:
-        took = ""
+        text = _("It has run: completed {when}.").format(when=ended)
         if job.finalized_at and job.attempted_at:
-            took = _(", after {span}").format(span=spell(job.finalized_at - job.attempted_at))
-        return Reason("completed", _("It has run: completed {when}{took}.").format(when=ended, took=took))
+            took = spell(job.finalized_at - job.attempted_at)
+            text = _("It has run: completed {when}, after {span}.").format(when=ended, span=took)
+        return Reason("completed", text)
     again = _("Retry it when the cause is gone: it gets all its attempts again.")
     outcome = job.outcome_of_end
     if outcome == "superseded":
@@ -101,10 +102,11 @@ def _ended(job: JobFacts) -> Reason:
     if outcome == "expired":
         return Reason("expired", _("It was too old to begin {when}: {error}").format(when=ended, error=error))
     if job.state == JobState.CANCELLED:
-        by = _(" by {name}").format(name=job.ended_by) if job.ended_by and outcome == "cancelled" else ""
         code = "discarded" if outcome == "discarded" else "cancelled"
-        text = _("It was cancelled {when}{by}.").format(when=ended, by=by)
-        if outcome == "discarded":
+        text = _("It was cancelled {when}.").format(when=ended)
+        if job.ended_by and outcome == "cancelled":
+            text = _("It was cancelled {when} by {name}.").format(when=ended, name=job.ended_by)
+        elif outcome == "discarded":
             text = _("Its exception is one to discard, so it ended {when}: {error}").format(
                 when=ended, error=error
             )
@@ -132,14 +134,11 @@ def _running(job: JobFacts) -> Iterator[Reason]:
         )
     stale_after = get_settings().stale_after
     if job.heartbeat_at is None or job.now - job.heartbeat_at > stale_after:
-        last = _when(job, job.heartbeat_at) if job.heartbeat_at else _("never")
-        yield Reason(
-            "silent",
-            _("Its worker {worker} is silent: its last heartbeat was {when}.").format(
-                worker=job.worker or "?", when=last
-            ),
-            rescue,
-        )
+        text = _("Its worker {worker} is silent: it never had a heartbeat.")
+        if job.heartbeat_at is not None:
+            text = _("Its worker {worker} is silent: its last heartbeat was {when}.")
+        text = text.format(worker=job.worker or "?", when=_when(job, job.heartbeat_at))
+        yield Reason("silent", text, rescue)
     yield Reason(
         "running",
         _("It runs, attempt {attempt} of {most}, on {worker} since {when}.").format(
@@ -210,11 +209,19 @@ def _future(job: JobFacts) -> Reason:
 
 
 def _paused(job: JobFacts) -> Reason:
-    by = _(" by {name}").format(name=job.paused_by) if job.paused_by else ""
-    until = _when(job, job.paused_until) if job.paused_until else _("until it is resumed")
-    since = _when(job, job.paused_at) if job.paused_at else "?"
-    text = _("Its queue {queue} is paused{by} since {since}, {until}.").format(
-        queue=job.queue, by=by, since=since, until=until
+    if job.paused_until and job.paused_by:
+        text = _("Its queue {queue} is paused by {name} since {since}, until {until}.")
+    elif job.paused_until:
+        text = _("Its queue {queue} is paused since {since}, until {until}.")
+    elif job.paused_by:
+        text = _("Its queue {queue} is paused by {name} since {since}, until it is resumed.")
+    else:
+        text = _("Its queue {queue} is paused since {since}, until it is resumed.")
+    text = text.format(
+        queue=job.queue,
+        name=job.paused_by,
+        since=_when(job, job.paused_at),
+        until=_when(job, job.paused_until),
     )
     return Reason("paused", text, _("Resume the queue."))
 
@@ -223,16 +230,19 @@ def _promotion(job: JobFacts, queue: QueueFacts) -> Reason:
     """A due job that still stands among the deferred ones."""
     late = job.now - job.run_at
     count = queue.overdue_count
-    ahead = ngettext("{count} job is", "{count} jobs are", count).format(count=_capped(count))
     if "promote" not in job.duties:
-        text = _("It has been due for {span}, and nobody promotes due jobs; {ahead} before it.").format(
-            span=spell(late), ahead=ahead
-        )
+        text = ngettext(
+            "It has been due for {span}, and nobody promotes due jobs; {count} job is before it.",
+            "It has been due for {span}, and nobody promotes due jobs; {count} jobs are before it.",
+            count,
+        ).format(span=spell(late), count=_capped(count))
         return Reason("no_promoter", text, _("Any running worker does it: start one (manage.py awa_worker)."))
     if late > PROMOTED_WITHIN:
-        text = _("It has been due for {span}, and promotion is behind; {ahead} before it.").format(
-            span=spell(late), ahead=ahead
-        )
+        text = ngettext(
+            "It has been due for {span}, and promotion is behind; {count} job is before it.",
+            "It has been due for {span}, and promotion is behind; {count} jobs are before it.",
+            count,
+        ).format(span=spell(late), count=_capped(count))
         return Reason(
             "promotion_behind",
             text,
