@@ -45,6 +45,11 @@ OUTCOMES: dict[str, Words] = {
     "unwritable": _l("unwritable"),
     "snoozed": _l("snoozed"),
 }
+SCHEDULE_STATES: dict[str, Words] = {
+    "active": _l("active"),
+    "paused": _l("paused"),
+    "undeclared": _l("undeclared"),
+}
 # What an operation says of a job that it left, after "job 17": the sentences of awa_django.operations.
 _REFUSALS = (
     _n("does not exist"),

@@ -171,7 +171,7 @@ def test_alerts_name_what_needs_somebody(root: Client) -> None:
     assert "awa_worker --queues &#x27;mail x&#x27;" in seen
     assert "Queue paused is paused" in seen
     assert "Promotion is 3 min behind. Nobody does it." in seen
-    assert "the first is box:2:b/1" in seen
+    assert "The process box:2:b/1 has not been heard of for long." in seen
     assert "No worker is running" not in seen
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from awa_django.admin.dashboard.format import duration, number
 from awa_django.storage.dashboard import Snapshot
@@ -45,10 +46,12 @@ def overdue_for(snapshot: Snapshot) -> float | None:
 def _of_silence(snapshot: Snapshot) -> Iterator[Alert]:
     silent = [worker.name for worker in snapshot.workers if worker.silent]
     if silent:
-        yield Alert(
-            _("%(count)s processes have not been heard of for long; the first is %(name)s.")
-            % {"count": number(len(silent)), "name": silent[0]}
+        text = ngettext(
+            "The process %(name)s has not been heard of for long.",
+            "%(count)s processes have not been heard of for long; the first is %(name)s.",
+            len(silent),
         )
+        yield Alert(text % {"count": number(len(silent)), "name": silent[0]})
 
 
 def _of_promotion(snapshot: Snapshot, names_workers: bool) -> Iterator[Alert]:
@@ -68,13 +71,19 @@ def _of_queues(snapshot: Snapshot, served: Container[str]) -> Iterator[Alert]:
     for queue in snapshot.queues:
         waiting = number(queue.runnable, snapshot.queue_cap)
         if queue.paused and queue.runnable:
-            yield Alert(
-                _("Queue %(queue)s is paused, and %(count)s runnable jobs wait in it.")
-                % {"queue": queue.queue, "count": waiting}
+            text = ngettext(
+                "Queue %(queue)s is paused, and %(count)s runnable job waits in it.",
+                "Queue %(queue)s is paused, and %(count)s runnable jobs wait in it.",
+                queue.runnable,
             )
+            yield Alert(text % {"queue": queue.queue, "count": waiting})
         elif queue.runnable and queue.queue not in served:
+            text = ngettext(
+                "No worker serves the queue %(queue)s, and %(count)s runnable job waits in it.",
+                "No worker serves the queue %(queue)s, and %(count)s runnable jobs wait in it.",
+                queue.runnable,
+            )
             yield Alert(
-                _("No worker serves the queue %(queue)s, and %(count)s runnable jobs wait in it.")
-                % {"queue": queue.queue, "count": waiting},
+                text % {"queue": queue.queue, "count": waiting},
                 f"python manage.py awa_worker --queues {shlex.quote(queue.queue)}",
             )

@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 
 from awa_django.admin.base import distance, show_instant
 from awa_django.admin.dashboard.format import duration, number
+from awa_django.admin.words import SCHEDULE_STATES
 from awa_django.cron import next_fires
 from awa_django.errors import ConfigurationError
 from awa_django.storage.cron_jobs import ListedSchedule
@@ -31,7 +32,7 @@ def worker_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     rows += [
         {
             "name": name or _("unknown"),
-            "health": "silent",
+            "health": _("silent"),
             "health_tone": "failed",
             **_jobs(snapshot, jobs),
         }
@@ -50,7 +51,8 @@ def schedule_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
             "name": schedule.name,
             "expression": schedule.cron_expr,
             "zone": schedule.timezone,
-            "state": schedule.state,
+            "state": SCHEDULE_STATES[schedule.state],
+            "is_active": schedule.state == "active",
             "tone": "retryable" if schedule.paused else "unknown",
             "last": show_instant(schedule.last_fire_at),
             **_fires(schedule),

@@ -17,19 +17,20 @@ document.addEventListener("DOMContentLoaded", () => {
   const WHOLE_STEPS = [0, 1, 2, 3, 4, 5, 6, 7, 8].flatMap((power) => [1, 2, 5].map((n) => n * 10 ** power));
   const charts = new Map(); // name -> { figure, spec, plot }
 
+  const language = document.documentElement.lang || "en";
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function duration(seconds) {
     if (seconds == null) return "-";
     if (seconds < 0.9995) return `${+(seconds * 1000).toPrecision(2)} ms`;
-    if (seconds < 9.95) return `${+seconds.toFixed(1)} s`;
+    if (seconds < 9.95) return `${(+seconds.toFixed(1)).toLocaleString(language)} s`;
     if (seconds < 120) return `${Math.floor(seconds)} s`;
     if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
     if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
     return `${Math.floor(seconds / 86400)} d`;
   }
 
-  const count = (number) => (number == null ? "-" : number.toLocaleString("en-US"));
+  const count = (number) => (number == null ? "-" : number.toLocaleString(language));
 
   /* Bars stand on those of the series after them: the first, whose bar is drawn first, is the whole. */
   function columns(spec) {

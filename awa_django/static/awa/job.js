@@ -25,7 +25,7 @@
   }
 
   function tell(text) {
-    note.textContent = `${text} ${asOf.toLocaleTimeString()}`;
+    note.textContent = `${text} ${asOf.toLocaleTimeString(document.documentElement.lang || [])}`;
   }
 
   function replace(fresh) {
