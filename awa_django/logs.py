@@ -14,6 +14,8 @@ from django.db import Error
 
 # What one value of a record may take, in characters.
 LONGEST_VALUE = 2_000
+# Texts of rows that records have as attributes, for a formatter's own fields.
+EXTRA_TEXTS = ("kind", "queue", "exception")
 _INDENT = "    "
 
 
@@ -35,10 +37,24 @@ def printable(text: str) -> str:
     )
 
 
+def shown(value: object) -> object:
+    """What a record may hold of the value: a text on one line and not too long, of a database error its
+    first line, as those behind it quote the row; anything but texts and errors as it is."""
+    if isinstance(value, BaseException):
+        value = _message(value)
+    if not isinstance(value, str):
+        return value
+    text = printable(value[:LONGEST_VALUE])
+    return f"{text} [...]" if len(value) > LONGEST_VALUE else text
+
+
 class _OneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(_shown(value) for value in record.args)
+            record.args = tuple(shown(value) for value in record.args)
+        for name in EXTRA_TEXTS:
+            if name in record.__dict__:
+                record.__dict__[name] = shown(record.__dict__[name])
         if record.exc_info and record.exc_info[0] is not None and not record.exc_text:
             # Formatters take this text as it is; no line of it can be taken for a record.
             lines = "".join(traceback.format_exception(*record.exc_info)).splitlines()
@@ -46,13 +62,11 @@ class _OneLine(logging.Filter):
         return True
 
 
-def _shown(value: object) -> object:
-    if isinstance(value, psycopg.Error | Error):
-        # The first line says what is wrong; those behind it quote the row, secrets included.
-        value = next(iter(str(value).splitlines()), "") or type(value).__name__
-    elif isinstance(value, BaseException):
-        value = str(value) or type(value).__name__
-    if not isinstance(value, str):
-        return value
-    shown = printable(value[:LONGEST_VALUE])
-    return f"{shown} [...]" if len(value) > LONGEST_VALUE else shown
+def _message(exc: BaseException) -> str:
+    try:
+        text = str(exc)
+    except Exception:  # noqa: BLE001  (a broken __str__ of the user's own exception)
+        text = ""
+    if isinstance(exc, psycopg.Error | Error):
+        text = next(iter(text.splitlines()), "")
+    return text or type(exc).__name__

@@ -10,6 +10,7 @@ from typing import Any
 from django.db import ProgrammingError, connections, transaction
 
 from awa_django.conf import get_settings
+from awa_django.enqueue.around import Enqueuing, hooks, surrounded
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Options, Recipe, prepare
 from awa_django.enqueue.schema import explain_missing_schema
@@ -37,8 +38,15 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
     Raises: InvalidJob, naming the place in the batch, also for items that would change the holder of
     their key (``on_conflict="replace"``); UniqueConflict and SchemaMismatch as ``enqueue`` does.
     """
+    middleware = get_settings().middleware
     try:
-        return _enqueue_many(items, like)
+        if not middleware or not hooks(middleware):
+            return _enqueue_many(items, like)
+        kind, queue = (None, None) if like is None else (like.handler.kind, like.queue)
+        enqueuing = Enqueuing(kind, queue, is_batch=True)
+        with surrounded(middleware, enqueuing):
+            answers = enqueuing.answers = _enqueue_many(items, like)
+        return answers
     except ProgrammingError as exc:
         explain_missing_schema(exc)
         raise

@@ -109,6 +109,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     arguments: Mapping[str, object]
     options: Options = msgspec.field(default_factory=Options)
 
+    @property
+    def queue(self) -> str:
+        """Where the job goes."""
+        return self.handler.queue if isinstance(self.options.queue, _Unset) else self.options.queue
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

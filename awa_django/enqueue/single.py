@@ -10,6 +10,7 @@ import msgspec
 from django.db import OperationalError, ProgrammingError, connections
 
 from awa_django.conf import get_settings
+from awa_django.enqueue.around import Enqueuing, hooks, surrounded
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.schema import explain_missing_schema
@@ -56,8 +57,15 @@ def enqueue(item: Item) -> Enqueued:
     Raises: InvalidJob before anything is written; UniqueConflict with ``on_conflict="raise"``, or
     when the wait for a rival ended with the caller's transaction; SchemaMismatch before ``migrate``.
     """
+    middleware = get_settings().middleware
     try:
-        return _enqueue(item)
+        if not middleware or not hooks(middleware):
+            return _enqueue(item)
+        enqueuing = Enqueuing(item.handler.kind, item.queue)
+        with surrounded(middleware, enqueuing):
+            enqueued = _enqueue(item)
+            enqueuing.answers = [enqueued]
+        return enqueued
     except ProgrammingError as exc:
         explain_missing_schema(exc)
         raise

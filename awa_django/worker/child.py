@@ -75,6 +75,7 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
         pipe.send((REFUSED, f"{type(exc).__name__}: {exc}"))
         raise SystemExit(1) from exc
     child.serve(pipe)
+    middleware.stop()
     # Threads of the user's own may still run: they have no say in when the process ends.
     logging.shutdown()
     os._exit(0)

@@ -21,7 +21,10 @@ from awa_django.carry import restored
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.errors import ConfigurationError
+from awa_django.logs import get_logger
 from awa_django.registry import Handler
+
+logger = get_logger(__name__)
 
 Link: TypeAlias = Callable[[JobContext], object]
 
@@ -30,6 +33,17 @@ def load() -> None:
     """Make the chains that the handlers need. Raises: ConfigurationError naming a path that is wrong."""
     for is_async in sorted({handler.is_async for handler in registry.handlers()}):
         _chain(get_settings().middleware, is_async)
+
+
+def stop() -> None:
+    """Tell the middleware that this process ends, as its factory's ``stopping`` asks; an error is logged."""
+    for path in get_settings().middleware:
+        try:
+            stopping = getattr(import_string(path), "stopping", None)
+            if stopping is not None:
+                stopping()
+        except Exception:
+            logger.exception("what the middleware %s does at the end of a worker process failed", path)
 
 
 class Surrounded:
