@@ -15,7 +15,7 @@ import pytest
 from django.db import Error, connections
 from hypothesis import settings as hypothesis_settings
 
-from tests.param_ids import ADDRESS
+from tests.param_ids import UNLIKE
 
 pytest_plugins = [
     "tests.fault_report",
@@ -45,7 +45,7 @@ Connect = Callable[..., psycopg.Connection[Any]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have the test database made for the tests that only ask for its URL."""
     for item in items:
-        if ADDRESS.search(item.nodeid):
+        if UNLIKE.search(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} is named otherwise in each process: use tests.param_ids")
         names = set(getattr(item, "fixturenames", ()))
         marked = item.get_closest_marker("django_db") or names & {"db", "transactional_db"}

@@ -129,7 +129,11 @@ def test_what_was_confirmed_counts_not_the_address_it_is_sent_to(root: Client) -
     assert job.args["selection"]["queue"] == "mail"
 
 
-@pytest.mark.parametrize("selection", ["", "forged", signing.dumps({"selection": {}}, salt="other")])
+@pytest.mark.parametrize(
+    "selection",
+    ["", "forged", signing.dumps({"selection": {}}, salt="other")],
+    ids=["none", "forged", "of another page"],
+)
 def test_a_selection_that_was_not_signed_here_is_asked_about_anew(selection: str, root: Client) -> None:
     insert_job("failed")
     response = post(root, HotJob, "retry_jobs", "?state=failed", confirmed="1", selection=selection)
