@@ -6,12 +6,13 @@ from importlib import import_module
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.utils.translation import gettext_lazy as _
 
 
 class AwaConfig(AppConfig):
     name = "awa_django"
     label = "awa"
-    verbose_name = "Background jobs"
+    verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

@@ -54,9 +54,15 @@ class Migration(migrations.Migration):
 
     dependencies = [("awa", "0004_view")]
     operations = [
-        migrations.CreateModel("HotJob", job_columns(), options("jobs_hot", verbose_name="hot job")),
         migrations.CreateModel(
-            "DeferredJob", job_columns(), options("scheduled_jobs", verbose_name="deferred job")
+            "HotJob",
+            job_columns(),
+            options("jobs_hot", verbose_name="hot job", verbose_name_plural="hot jobs"),
+        ),
+        migrations.CreateModel(
+            "DeferredJob",
+            job_columns(),
+            options("scheduled_jobs", verbose_name="deferred job", verbose_name_plural="deferred jobs"),
         ),
         migrations.CreateModel(
             "Job",
@@ -82,7 +88,7 @@ class Migration(migrations.Migration):
                 ("unique_key", fields.UniqueKeyField(primary_key=True, serialize=False)),
                 ("job_id", models.BigIntegerField()),
             ],
-            options("job_unique_claims", verbose_name="unique claim"),
+            options("job_unique_claims", verbose_name="unique claim", verbose_name_plural="unique claims"),
         ),
         migrations.CreateModel(
             "QueueMeta",
@@ -96,6 +102,7 @@ class Migration(migrations.Migration):
             options(
                 "queue_meta",
                 verbose_name="queue",
+                verbose_name_plural="queues",
                 permissions=[("pause_queue", "Can pause and resume queues")],
             ),
         ),
@@ -117,7 +124,7 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 ("updated_at", models.DateTimeField()),
             ],
-            options("cron_jobs", verbose_name="cron schedule"),
+            options("cron_jobs", verbose_name="cron schedule", verbose_name_plural="cron schedules"),
         ),
         migrations.CreateModel(
             "RuntimeInstance",
@@ -134,7 +141,7 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField()),
                 ("last_seen_at", models.DateTimeField()),
             ],
-            options("runtime_instances", verbose_name="worker"),
+            options("runtime_instances", verbose_name="worker", verbose_name_plural="workers"),
         ),
         migrations.CreateModel(
             "LeaderLease",
@@ -153,6 +160,6 @@ class Migration(migrations.Migration):
                 ("queue", models.TextField(null=True)),
                 ("last_seen_at", models.DateTimeField()),
             ],
-            options("job_kinds", verbose_name="job kind"),
+            options("job_kinds", verbose_name="job kind", verbose_name_plural="job kinds"),
         ),
     ]

@@ -33,6 +33,7 @@ class Migration(migrations.Migration):
                     ("run_cronjob", "Can run cron schedules now"),
                 ],
                 "verbose_name": "cron schedule",
+                "verbose_name_plural": "cron schedules",
             },
         ),
     ]

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NoReturn
 
 from django.db import NotSupportedError, models
 from django.db.models import Value
+from django.utils.translation import gettext_lazy as _l
 
 from awa_django.conf import get_settings
 from awa_django.models.fields import (
@@ -92,7 +93,8 @@ class HotJob(JobColumns, ReadOnlyModel):
         db_table = '"awa"."jobs_hot"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "hot job"
+        verbose_name = _l("hot job")
+        verbose_name_plural = _l("hot jobs")
 
 
 class DeferredJob(JobColumns, ReadOnlyModel):
@@ -108,7 +110,8 @@ class DeferredJob(JobColumns, ReadOnlyModel):
         db_table = '"awa"."scheduled_jobs"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "deferred job"
+        verbose_name = _l("deferred job")
+        verbose_name_plural = _l("deferred jobs")
 
 
 class Job(JobColumns):
@@ -136,8 +139,8 @@ class Job(JobColumns):
             ("delete_job", "Can delete jobs"),
             ("edit_job_args", "Can edit the arguments of jobs that do not run"),
         ]
-        verbose_name = "job"
-        verbose_name_plural = "all jobs"
+        verbose_name = _l("job")
+        verbose_name_plural = _l("all jobs")
 
     def save(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _l
 
 from awa_django.models.fields import HistogramField, JSONBField, TextArrayField, UniqueKeyField
 from awa_django.models.jobs import ReadOnlyModel
@@ -21,7 +22,8 @@ class UniqueClaim(ReadOnlyModel):
         db_table = '"awa"."job_unique_claims"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "unique claim"
+        verbose_name = _l("unique claim")
+        verbose_name_plural = _l("unique claims")
 
     def __str__(self) -> str:
         return f"{bytes(self.unique_key).hex()} held by job {self.job_id}"
@@ -44,7 +46,8 @@ class QueueMeta(ReadOnlyModel):
         base_manager_name = "objects"
         default_permissions = ("view",)
         permissions = [("pause_queue", "Can pause and resume queues")]
-        verbose_name = "queue"
+        verbose_name = _l("queue")
+        verbose_name_plural = _l("queues")
 
     def __str__(self) -> str:
         return self.queue
@@ -88,7 +91,8 @@ class CronJob(ReadOnlyModel):
             ("pause_cronjob", "Can pause and resume cron schedules"),
             ("run_cronjob", "Can run cron schedules now"),
         ]
-        verbose_name = "cron schedule"
+        verbose_name = _l("cron schedule")
+        verbose_name_plural = _l("cron schedules")
 
     def __str__(self) -> str:
         return self.name
@@ -116,7 +120,8 @@ class RuntimeInstance(ReadOnlyModel):
         db_table = '"awa"."runtime_instances"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "worker"
+        verbose_name = _l("worker")
+        verbose_name_plural = _l("workers")
 
     def __str__(self) -> str:
         return self.name
@@ -137,8 +142,8 @@ class LeaderLease(ReadOnlyModel):
         db_table = '"awa"."leaders"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "leader duty"
-        verbose_name_plural = "leader duties"
+        verbose_name = _l("leader duty")
+        verbose_name_plural = _l("leader duties")
 
     def __str__(self) -> str:
         return self.duty
@@ -158,7 +163,8 @@ class JobKind(ReadOnlyModel):
         db_table = '"awa"."job_kinds"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "job kind"
+        verbose_name = _l("job kind")
+        verbose_name_plural = _l("job kinds")
 
     def __str__(self) -> str:
         return self.kind
@@ -190,8 +196,8 @@ class QueueStats(ReadOnlyModel):
         db_table = '"awa"."queue_stats"'
         base_manager_name = "objects"
         default_permissions = ("view",)
-        verbose_name = "ended runs of a minute"
-        verbose_name_plural = "ended runs per minute"
+        verbose_name = _l("ended runs of a minute")
+        verbose_name_plural = _l("ended runs per minute")
 
     def __str__(self) -> str:
         return f"{self.kind} in {self.queue} at {self.minute}"
