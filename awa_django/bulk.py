@@ -8,15 +8,18 @@ a run that lost its lease changes nothing more.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from django.apps import apps
-from django.db import DatabaseError, connections, router, transaction
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, ProgrammingError, connections, router, transaction
 
 from awa_django.codec import clean_json
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
+from awa_django.errors import TerminalError
 from awa_django.jobs import job
 from awa_django.logs import get_logger
 from awa_django.operations.change import BULK_KIND, Change
@@ -57,10 +60,14 @@ def bulk_operation(
 ) -> dict[str, object] | RetryAfter:
     """Do the change to all jobs of the selection; how many were changed, how many left, and why.
 
-    ``by`` and ``user_id`` are who asked for it. ``confirmation`` names the form that was sent: sent twice,
-    there is one job.
+    ``by`` and ``user_id`` are who asked for it, and must still have the right to it when a run begins; None
+    where code did. ``confirmation`` names the form that was sent: sent twice, there is one job.
     """
     alias = get_settings().database
+    if user_id is not None and (refusal := _why_not(change, user_id)):
+        text = f"{by} {refusal}: nothing more is done"
+        _log(context.job_id, f"Refused, {change.operation}: {text}.", user_id)
+        raise TerminalError(text)
     passes = len(selection.passes(change))
     place = Place()
     if context.checkpoint is not None:
@@ -72,9 +79,10 @@ def bulk_operation(
 
     try:
         place = walk(change, selection, place, by=by, keep=keep, using=alias)
-        with transaction.atomic(using=alias):
-            keep(place)
-            _log_end(context.job_id, change, place, user_id)
+        if not place.is_logged:  # a worker may have died after it
+            with transaction.atomic(using=alias):
+                keep(replace(place, is_logged=True))
+                _log(context.job_id, _end(change, place), user_id)
     except _Stopped:
         # Where the run is over this does not count; where it only was in doubt, the next one goes on.
         return RetryAfter(SOON_SECONDS, "stopped before the end: the next attempt goes on from here")
@@ -94,7 +102,41 @@ def _keep(context: JobContext, place: Place, share: float, alias: str) -> bool:
     return bool(progress(connections[alias], {attempt: json.dumps(clean_json(stored))}))
 
 
-def _log_end(job_id: int, change: Change, place: Place, user_id: str | None) -> None:
+def _why_not(change: Change, user_id: str) -> str:
+    """Why the user may not have it done: the end of a sentence that begins with them; empty where they may.
+
+    Raises: TerminalError where that cannot be asked.
+    """
+    if not apps.is_installed("django.contrib.auth"):
+        raise TerminalError(
+            "there are no users here (django.contrib.auth), so nobody can be asked for a right"
+        )
+    # Not at the top: a project may do without.
+    from django.contrib.auth import get_user_model
+
+    users: Any = get_user_model()._default_manager
+    try:
+        user = users.filter(pk=user_id).first()
+        if user is None:
+            return "does not exist any more"
+        if not (user.is_active and getattr(user, "is_staff", True)):
+            return "is not active any more, or no member of the staff"
+        return "" if user.has_perm(change.permission) else f"has no {change.permission} any more"
+    except (ValueError, ValidationError):  # what no key of a user can be
+        return "does not exist any more"
+    except ProgrammingError as exc:
+        raise TerminalError(
+            f"the worker cannot ask for the rights of who asked for it, so nothing is done: {exc} "
+            "Its role must be able to read Django's users, groups and permissions."
+        ) from exc
+
+
+def _end(change: Change, place: Place) -> str:
+    left = "".join(f" Job {left.job_id} {left.reason}." for left in place.first_left[:10])
+    return f"Ended, {change.operation}: {place.changed:,} changed, {place.left:,} left.{left}"
+
+
+def _log(job_id: int, message: str, user_id: str | None) -> None:
     """An entry in Django's admin log, where there is one and the user still exists."""
     if user_id is None or not apps.is_installed("django.contrib.admin"):
         return
@@ -105,8 +147,6 @@ def _log_end(job_id: int, change: Change, place: Place, user_id: str | None) -> 
 
     from awa_django.models import Job
 
-    counts = f"{place.changed:,} changed, {place.left:,} left"
-    left = "".join(f" Job {left.job_id} {left.reason}." for left in place.first_left[:10])
     users: Any = get_user_model()._default_manager
     try:
         with transaction.atomic(using=router.db_for_write(LogEntry)):
@@ -118,7 +158,9 @@ def _log_end(job_id: int, change: Change, place: Place, user_id: str | None) -> 
                 object_id=str(job_id),
                 object_repr=f"job {job_id}",
                 action_flag=CHANGE,
-                change_message=f"Ended, {change.operation}: {counts}.{left}",
+                change_message=message,
             )
-    except DatabaseError:  # the worker's role may have no right to the log; the result says the same
-        logger.warning("the end of bulk job %s cannot be logged", job_id, exc_info=True)
+    except (ValueError, ValidationError):  # no key of a user
+        return
+    except DatabaseError:  # the worker's role may have no right to the log; the job says the same
+        logger.warning("what came of bulk job %s cannot be logged", job_id, exc_info=True)

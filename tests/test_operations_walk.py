@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
-from django.db import connection
+from django.contrib.auth.models import Permission, User
+from django.db import ProgrammingError, connection
 from django.utils import timezone
 
 from awa_django import operations, registry
@@ -188,7 +188,7 @@ def perform(job_id: int) -> str:
 
 
 def test_the_job_says_what_came_of_it_and_logs_its_end() -> None:
-    user = User.objects.create_user("ann")
+    user = staff("cancel_job")
     ids = [insert_job(queue="mail", kind="k") for _ in range(7)]
     older = enqueue(Change(operation="retry"), selection(), confirmation="other")
     job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk), confirmation="first")
@@ -204,16 +204,96 @@ def test_the_job_says_what_came_of_it_and_logs_its_end() -> None:
     assert entry.change_message == "Ended, cancel: 7 changed, 0 left."
 
 
-def test_the_job_ends_without_a_log_when_its_user_is_gone() -> None:
-    job_id = enqueue(Change(operation="cancel"), selection(), user_id="4711")
+def staff(*permissions: str) -> User:
+    user = User.objects.create_user("ann", is_staff=True)
+    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
+    return user
+
+
+def error_of(job_id: int) -> str:
+    return str(reload_job(job_id).errors[-1]["error"])
+
+
+def test_a_run_asks_for_the_rights_of_its_user_again() -> None:
+    """They may have been taken since, or since it was cancelled and somebody else resumed it."""
+    user = staff("cancel_job")
+    other = insert_job()
+    job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk))
+    user.user_permissions.clear()
+    assert perform(job_id) == "failed"
+    text = "ann has no awa.cancel_job any more: nothing more is done"
+    assert text in error_of(job_id)
+    assert states(other) == ["available"]
+    entry = LogEntry.objects.get()
+    assert (entry.user, entry.change_message) == (user, f"Refused, cancel: {text}.")
+
+    user.user_permissions.set(Permission.objects.filter(codename="cancel_job"))
+    for lost in ("is_active", "is_staff"):
+        User.objects.filter(pk=user.pk).update(**{lost: False})
+        operations.retry(job_id)
+        assert perform(job_id) == "failed"
+        assert "is not active any more" in error_of(job_id)
+        User.objects.filter(pk=user.pk).update(**{lost: True})
+    operations.retry(job_id)
     assert perform(job_id) == "completed"
-    assert reload_job(job_id).result["changed"] == 0
+    assert states(other) == ["cancelled"]
+
+
+@pytest.mark.parametrize("user_id", ["4711", "nobody", "9" * 50])
+def test_nothing_is_done_for_a_user_who_is_gone(user_id: str) -> None:
+    other = insert_job()
+    job_id = enqueue(Change(operation="cancel"), selection(), user_id=user_id)
+    assert perform(job_id) == "failed"
+    assert "ann does not exist any more" in error_of(job_id)
+    assert states(other) == ["available"]
     assert not LogEntry.objects.exists()
+
+
+def test_nothing_is_done_where_rights_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A role of the worker's own may be kept from reading users."""
+    user = staff("cancel_job")
+    job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk))
+
+    def refuse(*_: object) -> bool:
+        raise ProgrammingError("permission denied for table auth_permission")
+
+    monkeypatch.setattr(User, "has_perm", refuse)
+    assert perform(job_id) == "failed"
+    assert "permission denied for table auth_permission" in error_of(job_id)
+
+
+def test_its_end_is_logged_once_where_the_worker_dies_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = staff("cancel_job")
+    job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk))
+
+    def die(_: Place) -> dict[str, object]:
+        raise ConnectionError("the database went away")
+
+    with monkeypatch.context() as patch:
+        create = LogEntry.objects.create
+        patch.setattr(
+            LogEntry.objects,
+            "create",
+            lambda **values: (create(**values), patch.setattr(Place, "as_json", die)),
+        )
+        assert perform(job_id) == "retried"
+    operations.run_now(job_id)
+    assert perform(job_id) == "completed"
+    assert reload_job(job_id).result["operation"] == "cancel"
+    assert LogEntry.objects.count() == 1
+
+
+def test_bulk_operations_are_not_retried_by_one() -> None:
+    stopped = enqueue(Change(operation="delete"), selection())
+    operations.cancel(stopped)
+    chosen = selection(kind=BULK_KIND)
+    assert run(Change(operation="retry"), chosen).changed == 0
+    assert run(Change(operation="delete"), chosen).changed == 1
 
 
 def test_the_job_ends_where_the_log_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A role of the worker's own may have no right to it."""
-    user = User.objects.create_user("ann")
+    user = staff("cancel_job")
     job_id = enqueue(Change(operation="cancel"), selection(), user_id=str(user.pk))
 
     def refuse(**_: object) -> None:

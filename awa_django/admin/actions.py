@@ -76,7 +76,6 @@ class JobAction:
     label: Words
     selected: Words
     """What it is called in the list, where it is done to what is ticked."""
-    permission: str
     operation: Operation
     effect: Words
     """What happens to which jobs, for the page that asks."""
@@ -84,6 +83,11 @@ class JobAction:
     """On a page of its own first; all that match are always asked about."""
     form: type[forms.Form] | None = None
     deletes: bool = False
+
+    @property
+    def permission(self) -> str:
+        """The name that ``has_perm`` takes."""
+        return Change(operation=self.operation).permission
 
     @property
     def states(self) -> frozenset[JobState]:
@@ -104,7 +108,6 @@ JOB_ACTIONS = {
             name="retry_jobs",
             label=_l("Retry"),
             selected=_l("Retry selected jobs"),
-            permission="retry_job",
             operation="retry",
             effect=_l(
                 "Jobs that have failed or were cancelled become available, with all their attempts again."
@@ -115,7 +118,6 @@ JOB_ACTIONS = {
             name="run_jobs_now",
             label=_l("Run now"),
             selected=_l("Run selected jobs now"),
-            permission="run_job_now",
             operation="run_now",
             effect=_l("Jobs that wait for their time or for a retry become available at once."),
             asks=False,
@@ -124,7 +126,6 @@ JOB_ACTIONS = {
             name="cancel_jobs",
             label=_l("Cancel"),
             selected=_l("Cancel selected jobs"),
-            permission="cancel_job",
             operation="cancel",
             effect=_l(
                 "Jobs that have not ended are cancelled. A running handler is told within a second, and "
@@ -135,7 +136,6 @@ JOB_ACTIONS = {
             name="set_priority_of_jobs",
             label=_l("Set priority"),
             selected=_l("Set priority of selected jobs"),
-            permission="set_job_priority",
             operation="set_priority",
             effect=_l("The priority of jobs that have not ended is set."),
             form=PriorityForm,
@@ -144,7 +144,6 @@ JOB_ACTIONS = {
             name="reschedule_jobs",
             label=_l("Reschedule"),
             selected=_l("Reschedule selected jobs"),
-            permission="reschedule_job",
             operation="reschedule",
             effect=_l("Jobs that have not started become due at another time."),
             form=RescheduleForm,
@@ -153,7 +152,6 @@ JOB_ACTIONS = {
             name="move_jobs",
             label=_l("Move to another queue"),
             selected=_l("Move selected jobs to another queue"),
-            permission="move_job",
             operation="move_queue",
             effect=_l("Jobs that have not started and have no unique key go to another queue."),
             form=QueueForm,
@@ -162,7 +160,6 @@ JOB_ACTIONS = {
             name="delete_jobs",
             label=_l("Delete"),
             selected=_l("Delete selected jobs"),
-            permission="delete_job",
             operation="delete",
             effect=_l("Jobs that do not run are deleted for good, with their errors and results."),
             deletes=True,
@@ -214,7 +211,7 @@ def _page_allows(_: ModelAdmin, request: HttpRequest, action: JobAction) -> bool
 
 
 def _may(request: HttpRequest, action: JobAction) -> bool:
-    return bool(request.user.has_perm(f"{Job._meta.app_label}.{action.permission}"))
+    return bool(request.user.has_perm(action.permission))
 
 
 def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpResponse:
@@ -238,7 +235,9 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
         form.add_error(None, str(exc))
         return _ask(page, request, action, ids, form)
     with transaction.atomic(using=get_settings().database):
-        result = change.apply(ids, by=str(request.user.get_username()))
+        refused = bulk.not_to_resume(request, ids) if action.operation == "retry" else {}
+        result = change.apply(set(ids).difference(refused), by=str(request.user.get_username()))
+        result = result.beside(refused.values())
         _log(request, action, result, {} if form is None else form.cleaned_data)
     _report(page, request, action, result)
     if "from_detail" in request.POST and not action.deletes:

@@ -28,15 +28,17 @@ from awa_django.admin.words import english, grouped, outcome_name, state_name
 from awa_django.bulk import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
-from awa_django.operations.change import Change, Table
+from awa_django.operations import Refusal
+from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND, Change, Table
 from awa_django.operations.walk import Selection
+from awa_django.states import JobState
 from awa_django.storage.operate import Outlook, outlook
 
 if TYPE_CHECKING:
     from awa_django.admin.actions import JobAction
 
 # How long a page may wait for its confirmation: it says how many there were when it was opened.
-LONGEST_SECONDS = 3600
+LONGEST = BULK_KEPT_FOR
 _SALT = "awa_django.admin.bulk"
 _TABLES: dict[type[Any], Table] = {HotJob: "hot", DeferredJob: "deferred"}
 _COLUMNS = frozenset({"state", "queue", "kind"})
@@ -76,6 +78,8 @@ def perform(
     )
     try:
         selection = select(page, request, changelist, ahead.highest_id)
+        if action.operation == "retry" and selection.kind == BULK_KIND:
+            raise CannotSelect(_("What was started for all that match is resumed one by one: tick it."))
         if not selection.states(Change(operation=action.operation)):
             text = _("%(action)s takes no job that is %(state)s.")
             raise CannotSelect(text % {"action": action.label, "state": state_name(selection.state or "")})
@@ -83,6 +87,25 @@ def perform(
         page.message_user(request, str(exc), messages.WARNING)
         return HttpResponseRedirect(request.get_full_path())
     return _ask(page, request, action, form, selection, changelist, ahead)
+
+
+def not_to_resume(request: HttpRequest, ids: list[int]) -> dict[int, Refusal]:
+    """Those of the jobs that do to many what this user may not do to one.
+
+    Somebody stopped them, or they failed: whoever may retry jobs may not on that account have others
+    deleted.
+    """
+    refused = {}
+    jobs = HotJob.objects.filter(pk__in=ids, kind=BULK_KIND).values_list("pk", "state", "args")
+    for job_id, state, args in jobs:
+        try:
+            permission = msgspec.convert(args["change"], Change).permission
+        except (KeyError, TypeError, msgspec.ValidationError):  # whatever somebody else wrote
+            permission = ""
+        if not permission or not request.user.has_perm(permission):
+            reason = "does to many what you may not do to one"
+            refused[job_id] = Refusal(job_id, JobState(state), reason)
+    return refused
 
 
 def select(page: ModelAdmin, request: HttpRequest, changelist: Any, highest_id: int) -> Selection:
@@ -210,7 +233,7 @@ def _sign(selection: Selection) -> str:
 
 def _read(text: str) -> tuple[Selection, str]:
     """Raises: BadSignature for what was not signed here, or too long ago."""
-    payload = signing.loads(text, salt=_SALT, max_age=LONGEST_SECONDS)
+    payload = signing.loads(text, salt=_SALT, max_age=LONGEST)
     return msgspec.convert(payload["selection"], Selection), payload["confirmation"]
 
 

@@ -42,6 +42,11 @@ class Change:
         return _KINDS[self.operation].states
 
     @property
+    def permission(self) -> str:
+        """Who may do it in the admin, and may have it done: the name that ``has_perm`` takes."""
+        return f"awa.{_KINDS[self.operation].permission}"
+
+    @property
     def passes(self) -> tuple[Table, ...]:
         """The tables in the order in which they are looked through for all jobs that match.
 
@@ -72,6 +77,7 @@ class Change:
 class _Kind:
     """What is known of an operation."""
 
+    permission: str
     states: frozenset[JobState]
     passes: tuple[Table, ...]
     apply: Callable[[Change, list[int], str | None, str | None], OperationResult]
@@ -85,17 +91,25 @@ def _given(value: T | None, what: str) -> T:
 
 _KINDS: dict[str, _Kind] = {
     "retry": _Kind(
+        "retry_job",
         frozenset({JobState.FAILED, JobState.CANCELLED}),
         ("hot",),
         lambda _, ids, by, using: verbs.retry(ids, using=using),
     ),
     "run_now": _Kind(
-        DEFERRED_STATES, ("deferred",), lambda _, ids, by, using: verbs.run_now(ids, using=using)
+        "run_job_now",
+        DEFERRED_STATES,
+        ("deferred",),
+        lambda _, ids, by, using: verbs.run_now(ids, using=using),
     ),
     "cancel": _Kind(
-        UNFINISHED_STATES, _THERE_AND_BACK, lambda _, ids, by, using: verbs.cancel(ids, by=by, using=using)
+        "cancel_job",
+        UNFINISHED_STATES,
+        _THERE_AND_BACK,
+        lambda _, ids, by, using: verbs.cancel(ids, by=by, using=using),
     ),
     "set_priority": _Kind(
+        "set_job_priority",
         UNFINISHED_STATES,
         _THERE_AND_BACK,
         lambda change, ids, by, using: verbs.set_priority(
@@ -104,6 +118,7 @@ _KINDS: dict[str, _Kind] = {
     ),
     # Available jobs move to the deferred table by it, where a look afterwards would meet them again.
     "reschedule": _Kind(
+        "reschedule_job",
         UNSTARTED_STATES,
         ("deferred", "hot"),
         lambda change, ids, by, using: verbs.reschedule(
@@ -111,11 +126,13 @@ _KINDS: dict[str, _Kind] = {
         ),
     ),
     "move_queue": _Kind(
+        "move_job",
         UNSTARTED_STATES,
         _THERE_AND_BACK,
         lambda change, ids, by, using: verbs.move_queue(ids, _given(change.queue, "a queue"), using=using),
     ),
     "delete": _Kind(
+        "delete_job",
         UNSTARTED_STATES | TERMINAL_STATES,
         _THERE_AND_BACK,
         lambda _, ids, by, using: verbs.delete(ids, using=using),

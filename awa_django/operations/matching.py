@@ -46,8 +46,7 @@ def apply_to_matching(
         else Refusal(job_id, None, "does not exist")
         for job_id in moved_on
     ]
-    every = sorted((*result.refused, *refused), key=lambda job: job.job_id)
-    return OperationResult(result.changed, tuple(every))
+    return result.beside(refused)
 
 
 def cancel_matching(

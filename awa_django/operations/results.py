@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from awa_django.states import JobState
@@ -22,6 +23,11 @@ class OperationResult:
 
     changed: tuple[int, ...]
     refused: tuple[Refusal, ...]
+
+    def beside(self, refused: Iterable[Refusal]) -> OperationResult:
+        """With more that were left."""
+        every = sorted((*self.refused, *refused), key=lambda job: job.job_id)
+        return OperationResult(self.changed, tuple(every))
 
 
 @dataclass(frozen=True, slots=True)

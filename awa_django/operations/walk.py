@@ -53,7 +53,8 @@ class Selection:
             queue=self.queue,
             tags=list(self.tags) or None,
             ended=self.ended,
-            except_kind=None if self.kind == BULK_KIND else BULK_KIND,
+            # One that was stopped is resumed by itself, by who may do what it does.
+            except_kind=None if self.kind == BULK_KIND and change.operation != "retry" else BULK_KIND,
             except_queue=change.queue,
             except_priority=change.priority,
         )
@@ -71,6 +72,8 @@ class Place:
     changed: int = 0
     left: int = 0
     first_left: tuple[Refusal, ...] = ()
+    is_logged: bool = False
+    """Whether the admin's log has its end already."""
 
     def beyond(self, result: OperationResult, last_id: int) -> Place:
         kept = (*self.first_left, *result.refused[: LEFT_KEPT - len(self.first_left)])

@@ -93,7 +93,7 @@ ACCESS: dict[str, Access] = {
     "awa_queuemeta_resume": Access(write=frozenset({"pause_queue"}), data={"queue": f"{MARK}.queue"}),
 }
 # The actions of lists, beside the permission to see the list.
-ACTIONS = {action.name: action.permission for action in JOB_ACTIONS.values()} | {
+ACTIONS = {action.name: action.permission.removeprefix("awa.") for action in JOB_ACTIONS.values()} | {
     "pause_schedules": "pause_cronjob",
     "resume_schedules": "pause_cronjob",
     "run_schedules_now": "run_cronjob",

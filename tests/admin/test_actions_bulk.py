@@ -242,6 +242,32 @@ def test_it_needs_the_permission_of_the_action(login: Login) -> None:
     assert response["Location"] == reverse("admin:awa_hotjob_change", args=[bulk_jobs()[0].pk])
 
 
+@pytest.mark.parametrize("state", ["cancelled", "failed"])
+def test_it_is_resumed_by_who_may_do_what_it_does(login: Login, root: Client, state: str) -> None:
+    """Whoever may retry jobs could have others deleted, once somebody stopped that."""
+    insert_job("failed", kind="k")
+    confirm(root, Job, "delete_jobs", "?kind=k")
+    [job] = bulk_jobs()
+    update_job(job.pk, state=f"'{state}'", finalized_at="now()")
+    forged = insert_job(state, kind=BULK_KIND, args={"change": {"operation": "no"}})
+    plain = insert_job(state)
+    url = reverse("admin:awa_hotjob_changelist")
+    data = {"action": "retry_jobs", ACTION_CHECKBOX_NAME: [job.pk, forged, plain]}
+    response = login("view_hotjob", "retry_job").post(url, data)
+    assert [reload_job(job_id).state for job_id in (job.pk, forged, plain)] == [state, state, "available"]
+    assert f"job {job.pk} does to many what you may not do to one" in said(response)[-1]
+    entry = LogEntry.objects.get(object_id=str(job.pk), change_message__startswith="Retry")
+    assert entry.change_message == "Retry: left alone: does to many what you may not do to one."
+    login("view_hotjob", "retry_job", "delete_job").post(url, data)
+    assert [reload_job(job_id).state for job_id in (job.pk, forged)] == ["available", state]
+
+
+def test_all_that_were_stopped_are_not_resumed_at_once(root: Client) -> None:
+    insert_job("cancelled", kind=BULK_KIND)
+    response = post(root, HotJob, "retry_jobs", f"?kind={BULK_KIND}")
+    assert "resumed one by one" in said(response)[-1]
+
+
 def test_the_list_offers_it_where_there_are_more_than_a_page(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,7 +281,7 @@ def test_the_list_offers_it_where_there_are_more_than_a_page(
 def test_an_old_page_is_asked_anew(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     insert_job("failed")
     selection = signed(post(root, HotJob, "retry_jobs", "?state=failed"))
-    monkeypatch.setattr("awa_django.admin.bulk.LONGEST_SECONDS", -timedelta(seconds=1))
+    monkeypatch.setattr("awa_django.admin.bulk.LONGEST", -timedelta(seconds=1))
     response = post(root, HotJob, "retry_jobs", "?state=failed", confirmed="1", selection=selection)
     assert "too old" in response.content.decode()
     assert bulk_jobs() == []
