@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -37,7 +38,7 @@ ORPHAN_MARGIN = timedelta(seconds=5)
 # What the supervisor says.
 WAKE, STOP = "wake", "stop"
 # What a child says: a word, or a word and why.
-READY, REFUSED = "ready", "refused"
+READY, REFUSED, ENDED = "ready", "refused", "ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,15 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
         watch_forks()
         middleware.load()
         child = Child(spec)
-    except Exception as exc:
+    except BaseException as exc:
+        # SystemExit of the user's own too: who ends without a word is replaced, again and again.
         logger.exception("a worker process cannot start")
         pipe.send((REFUSED, f"{type(exc).__name__}: {exc}"))
         raise SystemExit(1) from exc
     child.serve(pipe)
     middleware.stop()
+    with contextlib.suppress(OSError):  # the supervisor may be gone
+        pipe.send((ENDED, ""))
     # Threads of the user's own may still run: they have no say in when the process ends.
     logging.shutdown()
     os._exit(0)

@@ -12,7 +12,7 @@ from multiprocessing.context import BaseContext
 from pathlib import Path
 
 from awa_django.storage.rows import Attempt
-from awa_django.worker.child import READY, REFUSED, STOP, WAKE, ChildSpec, run_child
+from awa_django.worker.child import ENDED, READY, REFUSED, STOP, WAKE, ChildSpec, run_child
 from awa_django.worker.holdings import slot_count
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Counter, Phase, Slot, SlotTable
@@ -39,6 +39,7 @@ class ChildProcess:
         self.ready = False
         self.refusal: str | None = None
         self.stopping = False
+        self._has_ended = False
         self.budget = budget
         self.retired_at: float | None = None
         self.condemned: frozenset[Attempt] = frozenset()
@@ -76,6 +77,8 @@ class ChildProcess:
                     self.ready = True
                 elif word == REFUSED:
                     self.refusal = why
+                elif word == ENDED:
+                    self._has_ended = True
 
     def is_alive(self) -> bool:
         if self._pidfd is not None:
@@ -134,8 +137,11 @@ class ChildProcess:
 
     @property
     def ended_cleanly(self) -> bool:
-        """Whether it died as told, with nothing left in hand."""
-        return self.stopping and self.how_it_died() == "exit code 0" and not self.slots()
+        """Whether it died as told, with nothing left in hand.
+
+        By its own word: a signal to the whole process group ends the forkserver, which knows exit codes.
+        """
+        return self.stopping and self._has_ended and not self.slots()
 
     def how_it_died(self) -> str:
         """'signal 11' or 'exit code 1', as far as can be known."""

@@ -131,6 +131,19 @@ def test_term_lets_running_jobs_end_and_gives_back_the_rest(
     assert database.value("SELECT max(attempt) FROM awa.jobs_hot WHERE state = 'available'") == 0
 
 
+def test_term_to_the_whole_process_group_is_an_ordinary_stop(
+    database: Database, start_worker: StartWorker
+) -> None:
+    """It ends the forkserver as well, and with it what knows the children's exit codes."""
+    handlers.sleep.enqueue(seconds=0.5)
+    worker = start_worker()
+    wait_until(lambda: database.effects("started"), timeout=30, message=worker.text)
+    os.killpg(worker.pid, signal.SIGTERM)
+    assert worker.wait() == 0
+    assert database.states() == {"completed": 1}
+    assert "died" not in worker.text()
+
+
 @pytest.mark.fault("F8", injected="SIGTERM with two jobs of 60 s running, 0.5 s to end")
 def test_term_gives_back_running_jobs_when_time_is_over(
     database: Database, start_worker: StartWorker
