@@ -199,6 +199,7 @@ class Supervisor:
         """Look at the schema and write down what the code declares, before anything runs."""
         give_up_at = time.monotonic() + START_PATIENCE
         session = self._session("start")
+        said = ""
         while True:
             try:
                 with session.use() as connection:
@@ -208,7 +209,9 @@ class Supervisor:
             except psycopg.OperationalError as exc:
                 if time.monotonic() > give_up_at or self._signals:
                     raise
-                logger.warning("the database does not answer yet: %s", exc)
+                if str(exc) != said:
+                    said = str(exc)
+                    logger.warning("the database does not answer yet, trying again and again: %s", exc)
                 mp_connection.wait([self._poked], timeout=random.uniform(0.5, 1.5))
             finally:
                 session.close()

@@ -1,0 +1,39 @@
+"""Supervisor: what it says of a database that does not answer at the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from awa_django.worker import database, supervisor
+from awa_django.worker.options import make_options
+from awa_django.worker.supervisor import EXIT_CANNOT_START, Supervisor
+
+
+def test_database_that_does_not_answer_is_said_once_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = iter(["no route"] * 3 + ["it starts up"] * 2)
+
+    def connect(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError(next(errors, "it starts up"))
+
+    def clock() -> Iterator[float]:
+        now = 0.0
+        while True:
+            yield now
+            now += supervisor.START_PATIENCE / 6
+
+    monkeypatch.setattr(database, "connect", connect)
+    worker = Supervisor(make_options(queues="default", known_queues=[]))
+    monkeypatch.setattr("multiprocessing.connection.wait", lambda *_, **__: [])
+    monkeypatch.setattr("time.monotonic", clock().__next__)
+    with worker._poke, worker._poked:
+        assert worker.run() == EXIT_CANNOT_START
+    assert [message.rpartition(": ")[2] for message in caplog.messages] == [
+        "no route",
+        "it starts up",
+        "it starts up",
+    ]
