@@ -236,6 +236,10 @@ class DrainTest(TestCase):
             drain(max_jobs=10)
         assert [each.attempt for each in enqueued_jobs(state="available")] == [0]
 
+    def test_name_that_no_queue_can_have_is_refused(self) -> None:
+        with pytest.raises(InvalidJob, match="queue"):
+            drain("a\0b")
+
     def test_drain_of_one_queue_leaves_the_others(self) -> None:
         SEND.enqueue(1)
         CHAIN.enqueue(0)

@@ -18,6 +18,7 @@ from psycopg.pq import TransactionStatus
 from awa_django import registry
 from awa_django.codec import JSON
 from awa_django.conf import get_settings
+from awa_django.enqueue.options import check_name
 from awa_django.errors import AwaError, JobNotFound, UnknownJobKind
 from awa_django.models import DeferredJob
 from awa_django.signals import BY_END
@@ -70,8 +71,11 @@ def drain(
     Raises:
         AssertionError: ``max_jobs`` have run and there are more.
         UnknownJobKind: a job has no handler; it stays available.
+        InvalidJob: no queue can have this name.
         ValueError: ``until`` is naive, or something else.
     """
+    if queue is not None:
+        check_name(queue, "queue")
     connection = connections[get_settings().database]
     horizon = timezone.now() + until if isinstance(until, timedelta) else until
     if horizon is not None and getattr(horizon, "tzinfo", None) is None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from awa_django.codec import clean_text
 from awa_django.errors import ConfigurationError
 
 DEFAULT_CONCURRENCY = 8
@@ -89,7 +90,8 @@ def make_options(
 def parse_queues(text: str) -> dict[str, int | None]:
     """``"mail:10,default"`` -> ``{"mail": 10, "default": None}``; a limit is what follows the last colon.
 
-    Raises: ConfigurationError when a name is empty, twice, or over 200 characters, or a limit no number.
+    Raises: ConfigurationError when a name is empty, twice, over 200 characters, or none that PostgreSQL
+    can store (NUL, lone surrogates), or a limit is no number.
     """
     named: dict[str, int | None] = {}
     for part in text.split(","):
@@ -97,10 +99,10 @@ def parse_queues(text: str) -> dict[str, int | None]:
         if not colon:
             queue, limit = part.strip(), ""
         queue = queue.strip()
-        if not queue or len(queue) > 200 or queue in named:
+        if not queue or len(queue) > 200 or clean_text(queue, 200) != queue or queue in named:
             raise ConfigurationError(
                 "--queues takes name:concurrency,name,... "
-                f"with each name once (1 to 200 characters), not {text!r}"
+                f"with each name once (1 to 200 characters that can be stored), not {text!r}"
             )
         if colon and not limit.strip().isdecimal():
             raise ConfigurationError(f"--queues {queue}: the concurrency must be a number, not {limit!r}")

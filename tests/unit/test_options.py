@@ -33,7 +33,9 @@ def test_queues_are_names_with_limits(text: str, expected: dict[str, int | None]
     assert parse_queues(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", ",", "mail,", "mail,mail", "mail:1,mail:2", ":3", "q" * 201])
+@pytest.mark.parametrize(
+    "text", ["", ",", "mail,", "mail,mail", "mail:1,mail:2", ":3", "q" * 201, "a\0b", "\udcff:2"]
+)
 def test_bad_list_of_queues_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--queues takes"):
         parse_queues(text)
