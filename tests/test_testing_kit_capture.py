@@ -62,6 +62,14 @@ class CaptureTest(TestCase):
             transaction.on_commit(lambda: transaction.on_commit(lambda: SEND.enqueue(2)))
         assert [each.args["order_id"] for each in captured] == [2]
 
+    def test_a_robust_callback_may_fail_and_stops_no_other(self) -> None:
+        with self.assertLogs("django.test", "ERROR"), capture_jobs(on_commit=True) as captured:
+            transaction.on_commit(lambda: 1 / 0, robust=True)
+            transaction.on_commit(lambda: SEND.enqueue(1))
+        assert [each.args["order_id"] for each in captured] == [1]
+        with pytest.raises(ZeroDivisionError), capture_jobs(on_commit=True):
+            transaction.on_commit(lambda: 1 / 0)
+
     def test_a_block_that_fails_captures_nothing(self) -> None:
         try:
             with capture_jobs(on_commit=True) as captured:

@@ -58,15 +58,17 @@ def capture_jobs(kind: AnyKind | None = None, *, on_commit: bool = False) -> Ite
     never commits, and collects what that enqueues too.
     """
     alias = get_settings().database
+    connection = connections[alias]
     captured: list[Job] = []
-    before = highest_id(connections[alias])
-    with TestCase.captureOnCommitCallbacks(using=alias) as callbacks:
-        yield captured
+    before = highest_id(connection)
+    given_before = len(connection.run_on_commit)
+    yield captured
     if on_commit:
-        # They may call on_commit themselves.
+        given = connection.run_on_commit[given_before:]
+        del connection.run_on_commit[given_before:]
+        # Given again as they were (robust or not) for Django to run, with what they give themselves.
         with TestCase.captureOnCommitCallbacks(using=alias, execute=True):
-            for callback in callbacks:
-                callback()
+            connection.run_on_commit += given
     captured.extend(each for each in enqueued_jobs(kind) if each.id > before)
 
 
