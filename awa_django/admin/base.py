@@ -56,7 +56,8 @@ class CappedPaginator(BasePaginator):
 
     @property
     def shown_count(self) -> str:
-        return grouped(self.count)
+        count = grouped(self.count)
+        return _("over %(count)s") % {"count": count} if self.is_capped else count
 
 
 class ListOnlyAdmin(ModelAdmin):

@@ -25,7 +25,7 @@
   }
 
   function tell(text) {
-    note.textContent = `${text} ${asOf.toLocaleTimeString(document.documentElement.lang || [])}`;
+    note.textContent = text.replace("{time}", asOf.toLocaleTimeString(document.documentElement.lang || []));
   }
 
   function replace(fresh) {
