@@ -221,8 +221,9 @@ def test_claims_over_dead_rows_stay_usable_and_recover(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.fault("U05", injected="500,000 and 2 million ended rows in the hot table beside deferred ones")
-@pytest.mark.fault("U04", injected="500,000 and 5 million deferred rows over 30 days, without ANALYZE")
+@pytest.mark.fault(
+    "U05", injected="500,000 and 2 million ended rows in the hot table beside 500,000 and 5 million deferred"
+)
 @pytest.mark.fault("U07", injected="50,000 and a million due rows of a queue that nobody serves")
 @pytest.mark.parametrize(
     ("ended", "deferred", "unserved"),
