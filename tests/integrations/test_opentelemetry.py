@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +28,6 @@ from awa_django.testing import drain, enqueued_jobs
 from awa_django.unique import Unique
 from awa_django.worker import middleware
 from tests import handlers
-from tests.worker_fixtures import Database, StartWorker
 
 TRACING = "awa_django.integrations.opentelemetry.tracing"
 AWA = {"MIDDLEWARE": [TRACING], "CARRY": ["traceparent"]}
@@ -331,24 +328,3 @@ def test_package_that_is_missing_is_said_with_the_extra(monkeypatch: pytest.Monk
     finally:
         monkeypatch.undo()
         importlib.import_module("awa_django.integrations.opentelemetry")
-
-
-@pytest.mark.acceptance
-def test_worker_exports_its_spans_before_it_ends(
-    database: Database, start_worker: StartWorker, worker_env: dict[str, str], tmp_path: Path
-) -> None:
-    file = tmp_path / "spans"
-    worker_env["TEST_SPANS"] = str(file)
-    ids = [handlers.record.enqueue(1).id, handlers.record_async.enqueue(2).id]
-    worker = start_worker(
-        "--drain", awa={**AWA, "IMPORTS": ["tests.handlers", "tests.integrations.exporting"]}
-    )
-    assert worker.wait() == 0
-    told = [json.loads(line) for line in file.read_text().splitlines()]
-    assert {each["attributes"]["messaging.message.id"] for each in told} == set(map(str, ids))
-    enqueued = {each.attributes["messaging.message.id"]: each for each in spans() if each.attributes}
-    for each in told:
-        parent = enqueued[each["attributes"]["messaging.message.id"]]
-        assert each["context"]["trace_id"] == f"0x{parent.context.trace_id:032x}"
-        assert each["parent_id"] == f"0x{parent.context.span_id:016x}"
-        assert each["attributes"]["awa.worker"].endswith("/1")
