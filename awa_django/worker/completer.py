@@ -21,6 +21,7 @@ from awa_django.storage.heartbeat import progress as store_progress
 from awa_django.storage.rows import Attempt, Completion, Outcome
 from awa_django.worker import verdict
 from awa_django.worker.database import Session
+from awa_django.worker.failure_log import FailureLog
 from awa_django.worker.holdings import HeldJob, Holdings
 from awa_django.worker.notifier import Notifier
 from awa_django.worker.settle import Settlement, settle
@@ -49,6 +50,7 @@ _COUNTER_OF = {
     "released": Counter.RELEASED,
     "unknown_kind": Counter.UNKNOWN_KIND,
 }
+_BAD = (Counter.RETRIED, Counter.FAILED)
 
 
 class Completer:
@@ -75,6 +77,7 @@ class Completer:
         self._something = threading.Event()
         self._stopping = threading.Event()
         self._notifier = Notifier(worker=worker, holdings=holdings)
+        self._failure_log = FailureLog()
         self._thread = threading.Thread(target=self._serve, name="awa-completer", daemon=True)
 
     def start(self) -> None:
@@ -113,7 +116,9 @@ class Completer:
                     logger.exception("the completer stumbled and goes on")
                     time.sleep(RETRY_SECONDS[0])
             self._slots.set(Counter.COMPLETER_TICK_NS, time.monotonic_ns())
-            if self._stopping.is_set() and not self._ended and not self._blocked:
+            is_over = self._stopping.is_set() and not self._ended and not self._blocked
+            self._failure_log.flush(all_of_them=is_over)
+            if is_over:
                 self._session.close()
                 self._notifier.stop()
                 return
@@ -229,6 +234,8 @@ class Completer:
                 counter = _COUNTER_OF[verdict.describe(settlement.instead[job_id])]
             elif job_id in done:
                 counter = _COUNTER_OF[verdict.describe(outcome)]
+                if counter in _BAD:
+                    self._failure_log.note(held.job, outcome)
             else:
                 counter = Counter.STALE
                 logger.warning(

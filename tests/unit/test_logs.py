@@ -73,3 +73,12 @@ def test_every_logger_of_the_package_is_such_a_one() -> None:
     for path in (PROJECT_DIR / "awa_django").rglob("*.py"):
         if path.name != "logs.py":
             assert "getLogger" not in path.read_text(encoding="utf-8"), path
+
+
+def test_fields_for_a_formatter_are_as_harmless_as_the_message(output: io.StringIO) -> None:
+    logger = get_logger("awa_django.test_logs")
+    logger.handlers[0].setFormatter(logging.Formatter("%(kind)s|%(queue)s|%(exception)s|%(job_id)s"))
+    logger.warning("a job", extra={"kind": FORGED, "queue": FORGED, "exception": FORGED, "job_id": 5})
+    line = output.getvalue().removesuffix("\n")
+    assert line.isprintable()
+    assert line.endswith("|5")
