@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from awa_django.storage import doctor as storage
 from awa_django.storage._sql import Connection
@@ -29,6 +30,23 @@ class Finding:
         return f"{self.invariant}: {self.title} ({self.count}): {', '.join(self.examples)}{more}"
 
 
+class Reads(Enum):
+    """How much of the tables an answer takes."""
+
+    LITTLE = auto()
+    """A small table, or what an index has of just these rows."""
+    JOBS = auto()
+    """Every job, each by itself: so a range of ids at a time."""
+    CLAIMS = auto()
+    """Every unique claim, a range of keys at a time."""
+    EVERYTHING = auto()
+    """All jobs at once, as it compares them with each other."""
+
+
+# The values by which a statement is told the range that it is to read.
+BOUNDS = {Reads.JOBS: ("after_id", "last_id"), Reads.CLAIMS: ("after_key", "last_key")}
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """One check. ``name`` is its file in ``storage/sql/doctor/``; ``params`` names its values."""
@@ -39,10 +57,12 @@ class Question:
     advice: str
     params: tuple[str, ...] = field(default=())
     is_warning: bool = False
+    reads: Reads = Reads.LITTLE
 
     def ask(self, connection: Connection, values: Mapping[str, object]) -> Finding | None:
         """The finding, or None when all is well."""
-        found = storage.ask(connection, self.name, **{name: values[name] for name in self.params})
+        wanted = (*self.params, *BOUNDS.get(self.reads, ()))
+        found = storage.ask(connection, self.name, **{name: values[name] for name in wanted})
         if not found.count:
             return None
         return Finding(
@@ -68,6 +88,7 @@ QUESTIONS = (
         "in_both_tables",
         "jobs are in both tables",
         "Stop the workers, compare the two rows, and delete the one with the lower run_lease.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I1",
@@ -80,18 +101,21 @@ QUESTIONS = (
         "wrong_home",
         "jobs are in the table that is not for their state",
         "Move each to the other table by DELETE ... RETURNING and INSERT in one statement.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I6",
         "terminal_shape",
         "ended jobs have no finalized_at, or others have one",
         "Set finalized_at = now() where the job has ended, else to null.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I6",
         "stray_lease_times",
         "jobs that do not run have a heartbeat_at or a deadline_at",
         "Set both columns to null.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I7",
@@ -110,12 +134,14 @@ QUESTIONS = (
         "error_entries",
         "jobs have a history that cannot be: no objects, two entries of one lease, or of a lease to come",
         "Something beside this package has written errors: find it. The jobs themselves run on.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I13",
         "attempts_exceeded",
         "jobs have an impossible number of attempts",
         "Something beside this package has written attempt or max_attempts: find it, and correct them.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I15",
@@ -136,12 +162,14 @@ QUESTIONS = (
         "claims_without_job",
         "unique claims belong to no job, and block their key",
         "Delete these rows of awa.job_unique_claims.",
+        reads=Reads.CLAIMS,
     ),
     Question(
         "I22",
         "claims_not_held",
         "unique claims belong to jobs that do not hold that key",
         "Delete these rows of awa.job_unique_claims.",
+        reads=Reads.CLAIMS,
     ),
     Question(
         "I22",
@@ -149,18 +177,21 @@ QUESTIONS = (
         "jobs should hold their unique key and have no claim",
         "Insert (unique_key, id) of the oldest such job of each key into awa.job_unique_claims; "
         "cancel its twins.",
+        reads=Reads.JOBS,
     ),
     Question(
         "I22",
         "keys_claimed_twice",
         "unique keys are claimed more than once",
         "Cancel all but one job of each key, delete their claims, and create idx_awa_jobs_unique again.",
+        reads=Reads.CLAIMS,
     ),
     Question(
         "I23",
         "double_holders",
         "several jobs hold one unique key",
         "Cancel all but one job of each key.",
+        reads=Reads.EVERYTHING,
     ),
     Question(
         "I29",
@@ -173,12 +204,14 @@ QUESTIONS = (
         "cron_twice",
         "several jobs were made for one fire time of a schedule",
         "Something beside this package has copied jobs or reset awa.cron_jobs.last_enqueued_at: find it.",
+        reads=Reads.EVERYTHING,
     ),
     Question(
         "I35",
         "broken_rows",
         "jobs have values that the tables refuse",
         "Correct the rows, then add the missing check of the table again (see its migration file).",
+        reads=Reads.JOBS,
     ),
     Question(
         "I36", "negative_stats", "rollups have counted below zero", "Delete these rows of awa.queue_stats."

@@ -23,9 +23,26 @@ def ask(connection: Connection, question: str, /, **params: object) -> Found:
 
 
 def read_one_snapshot(connection: Connection) -> None:
-    """Let all statements of the transaction that begins here see one snapshot, and read whole tables."""
+    """Let all statements of the transaction that begins here see one snapshot."""
     run(connection, "one_snapshot")
-    fetch(connection, "join_whole_tables")
+
+
+def join_whole_tables(connection: Connection, *, longest: timedelta | None) -> None:
+    """Bound each statement of the open transaction, and let none join two tables row by row."""
+    milliseconds = None if longest is None else max(1, round(longest.total_seconds() * 1000))
+    fetch(connection, "join_whole_tables", milliseconds=milliseconds)
+
+
+def end_of_jobs(connection: Connection, after_id: int | None, *, row_count: int) -> int | None:
+    """The id up to which there are so many rows of a table behind ``after_id``; None: up to the newest."""
+    last_id: int | None = fetch(connection, "end_of_jobs", after_id=after_id, row_count=row_count)[0][0]
+    return last_id
+
+
+def end_of_claims(connection: Connection, after_key: bytes | None, *, row_count: int) -> bytes | None:
+    """The key up to which there are so many unique claims behind ``after_key``; None: up to the last."""
+    rows = fetch(connection, "end_of_claims", after_key=after_key, row_count=row_count)
+    return bytes(rows[0][0]) if rows else None
 
 
 class Server(NamedTuple):

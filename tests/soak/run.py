@@ -135,7 +135,7 @@ class Soak:
                     worker.process.wait_ready(connection)
             self._load(cluster, workers, env)
             self._drain(cluster, workers)
-            doctor = _manage(env, "awa_doctor", "--json", check=False)
+            doctor = _manage(env, "awa_doctor", "--full", "--json", check=False)
             with cluster.connect() as connection:
                 self._check_sessions(connection, workers)
             for worker in workers:

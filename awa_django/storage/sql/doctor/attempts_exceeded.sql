@@ -1,13 +1,24 @@
 -- Jobs with an impossible number of attempts: negative, or completed in one above the last.
+-- Params: after_id, last_id (between them, the last one too; null: without a bound).
+-- Index: jobs_hot_pkey, scheduled_jobs_pkey (no other is in the order of ids).
 WITH found (subject) AS (
-    SELECT job.id
-    FROM awa.jobs_hot AS job
-    WHERE job.attempt < 0
-       OR (job.attempt > job.max_attempts AND job.state = 'completed')
+    (
+        SELECT job.id
+        FROM awa.jobs_hot AS job
+        WHERE (%(after_id)s::bigint IS NULL OR job.id > %(after_id)s::bigint)
+          AND (%(last_id)s::bigint IS NULL OR job.id <= %(last_id)s::bigint)
+          AND (job.attempt < 0 OR (job.attempt > job.max_attempts AND job.state = 'completed'))
+        ORDER BY job.id
+    )
     UNION ALL
-    SELECT job.id
-    FROM awa.scheduled_jobs AS job
-    WHERE job.attempt < 0
+    (
+        SELECT job.id
+        FROM awa.scheduled_jobs AS job
+        WHERE (%(after_id)s::bigint IS NULL OR job.id > %(after_id)s::bigint)
+          AND (%(last_id)s::bigint IS NULL OR job.id <= %(last_id)s::bigint)
+          AND job.attempt < 0
+        ORDER BY job.id
+    )
 )
 SELECT
     (SELECT count(*) FROM found),

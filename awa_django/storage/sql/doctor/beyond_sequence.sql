@@ -1,14 +1,19 @@
 -- Jobs whose id the sequence has yet to give.
+-- Index: jobs_hot_pkey, scheduled_jobs_pkey (no other is in the order of ids).
 WITH found (subject) AS (
-    SELECT job.id
-    FROM awa.jobs_id_seq AS sequence
-    JOIN awa.jobs_hot AS job
-        ON job.id > sequence.last_value OR (job.id = sequence.last_value AND NOT sequence.is_called)
+    (
+        SELECT job.id
+        FROM awa.jobs_hot AS job
+        WHERE job.id > (SELECT sequence.last_value - (NOT sequence.is_called)::integer FROM awa.jobs_id_seq AS sequence)
+        ORDER BY job.id
+    )
     UNION ALL
-    SELECT job.id
-    FROM awa.jobs_id_seq AS sequence
-    JOIN awa.scheduled_jobs AS job
-        ON job.id > sequence.last_value OR (job.id = sequence.last_value AND NOT sequence.is_called)
+    (
+        SELECT job.id
+        FROM awa.scheduled_jobs AS job
+        WHERE job.id > (SELECT sequence.last_value - (NOT sequence.is_called)::integer FROM awa.jobs_id_seq AS sequence)
+        ORDER BY job.id
+    )
 )
 SELECT
     (SELECT count(*) FROM found),

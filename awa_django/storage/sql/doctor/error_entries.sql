@@ -1,12 +1,26 @@
 -- Jobs whose history is no history: not objects, two entries of one lease, or of a lease yet to come.
+-- Params: after_id, last_id (between them, the last one too; null: without a bound).
+-- Index: jobs_hot_pkey, scheduled_jobs_pkey (no other is in the order of ids).
 WITH found (subject) AS (
-    SELECT DISTINCT job.id
+    SELECT job.id
     FROM (
-        SELECT hot.id, hot.run_lease, hot.errors FROM awa.jobs_hot AS hot WHERE cardinality(hot.errors) > 0
+        (
+            SELECT hot.id, hot.run_lease, hot.errors
+            FROM awa.jobs_hot AS hot
+            WHERE (%(after_id)s::bigint IS NULL OR hot.id > %(after_id)s::bigint)
+              AND (%(last_id)s::bigint IS NULL OR hot.id <= %(last_id)s::bigint)
+              AND cardinality(hot.errors) > 0
+            ORDER BY hot.id
+        )
         UNION ALL
-        SELECT deferred.id, deferred.run_lease, deferred.errors
-        FROM awa.scheduled_jobs AS deferred
-        WHERE cardinality(deferred.errors) > 0
+        (
+            SELECT deferred.id, deferred.run_lease, deferred.errors
+            FROM awa.scheduled_jobs AS deferred
+            WHERE (%(after_id)s::bigint IS NULL OR deferred.id > %(after_id)s::bigint)
+              AND (%(last_id)s::bigint IS NULL OR deferred.id <= %(last_id)s::bigint)
+              AND cardinality(deferred.errors) > 0
+            ORDER BY deferred.id
+        )
     ) AS job
     CROSS JOIN LATERAL (
         SELECT

@@ -1,13 +1,25 @@
 -- Jobs that do not run and have a heartbeat or a deadline.
+-- Params: after_id, last_id (between them, the last one too; null: without a bound).
+-- Index: jobs_hot_pkey, scheduled_jobs_pkey (no other is in the order of ids).
 WITH found (subject) AS (
-    SELECT job.id
-    FROM awa.jobs_hot AS job
-    WHERE job.state <> 'running'
-      AND (job.heartbeat_at IS NOT NULL OR job.deadline_at IS NOT NULL)
+    (
+        SELECT job.id
+        FROM awa.jobs_hot AS job
+        WHERE (%(after_id)s::bigint IS NULL OR job.id > %(after_id)s::bigint)
+          AND (%(last_id)s::bigint IS NULL OR job.id <= %(last_id)s::bigint)
+          AND job.state <> 'running'
+          AND (job.heartbeat_at IS NOT NULL OR job.deadline_at IS NOT NULL)
+        ORDER BY job.id
+    )
     UNION ALL
-    SELECT job.id
-    FROM awa.scheduled_jobs AS job
-    WHERE job.heartbeat_at IS NOT NULL OR job.deadline_at IS NOT NULL
+    (
+        SELECT job.id
+        FROM awa.scheduled_jobs AS job
+        WHERE (%(after_id)s::bigint IS NULL OR job.id > %(after_id)s::bigint)
+          AND (%(last_id)s::bigint IS NULL OR job.id <= %(last_id)s::bigint)
+          AND (job.heartbeat_at IS NOT NULL OR job.deadline_at IS NOT NULL)
+        ORDER BY job.id
+    )
 )
 SELECT
     (SELECT count(*) FROM found),

@@ -1,4 +1,4 @@
-"""EXPLAIN of what the dashboard asks: bounded index scans, on tables that statistics call empty and full.
+"""EXPLAIN of what is read for people: bounded index scans, on tables that statistics call empty and full.
 
 The mix is that of test_plans.py, with 20,000 deferred rows.
 """
@@ -10,6 +10,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from awa_django.doctor import QUESTIONS as DOCTORS_QUESTIONS
+from awa_django.doctor import Question
+from awa_django.doctor.questions import Reads
 from awa_django.storage._sql import statement
 from awa_django.storage.dashboard import SPANS
 from tests.plans.test_plans import (
@@ -87,3 +90,42 @@ def test_a_look_reads_no_more_than_its_caps(name: str, mix: Mix) -> None:
     assert found
     assert max(rows for rows, _ in found) <= cap
     assert max(pages for _, pages in found) <= 12
+
+
+# Which indexes the doctor's question may go by, of those whose answer is in the tables of jobs and claims.
+KEYS = {"jobs_hot_pkey", "scheduled_jobs_pkey", "idx_awa_jobs_unique"}
+DOCTORS_INDEXES = {
+    Reads.JOBS: KEYS,
+    Reads.CLAIMS: KEYS,
+    Reads.LITTLE: {
+        "jobs_hot_pkey", "scheduled_jobs_pkey", "jobs_hot_running", "jobs_hot_claim", "scheduled_jobs_due",
+    },
+}  # fmt: skip
+DOCTORS_VALUES: dict[str, object] = {
+    "silent_for": 60, "overdue_by": 60, "older_than": 60, "promotion_overdue_by": 60, "dead_at_least": 1,
+    "unvacuumed_for": 60, "after_key": None, "last_key": b"\x80",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "question",
+    [question for question in DOCTORS_QUESTIONS if question.reads is not Reads.EVERYTHING],
+    ids=lambda question: question.name,
+)
+def test_the_doctor_reads_a_range_by_its_index(question: Question, mix: Mix) -> None:
+    [(first,)] = mix.connection.execute("SELECT min(id) FROM awa.jobs_hot").fetchall()
+    bounds = {"after_id": first + 1_000, "last_id": first + 1_500}
+    text = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(f"doctor/{question.name}")
+    [(plans,)] = mix.connection.execute(text, {**DOCTORS_VALUES, **bounds}).fetchall()
+
+    def read(node: dict[str, object]) -> Iterator[tuple[str, int]]:
+        if node.get("Relation Name") in ("jobs_hot", "scheduled_jobs", "job_unique_claims"):
+            rows = int(str(node["Actual Rows"])) + int(str(node.get("Rows Removed by Filter", 0)))
+            yield str(node.get("Index Name")), rows
+        for child in node.get("Plans", []):  # type: ignore[attr-defined]
+            yield from read(child)
+
+    found = list(read(plans[0]["Plan"]))
+    assert {index for index, _ in found} <= DOCTORS_INDEXES[question.reads]
+    if question.reads is Reads.JOBS:
+        assert max(rows for _, rows in found) == 500

@@ -156,7 +156,7 @@ def test_command_prints_what_was_measured(small_table: None) -> None:
         return output.getvalue()
 
     document: dict[str, Any] = json.loads(printed("--json"))
-    assert set(document) == {"findings", "measured"}
+    assert set(document) == {"findings", "left_out", "measured"}
     assert set(document["measured"]) == {
         "clock_offset_seconds", "notify_seconds", "notification_queue_usage", "claim_plan",
         "connections_open", "connections_usable", "connections_of_workers",
