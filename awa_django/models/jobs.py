@@ -49,7 +49,7 @@ class JobColumns(models.Model):
     the view's trigger.
     """
 
-    id = models.BigAutoField(primary_key=True)
+    id = models.BigAutoField(_l("ID"), primary_key=True)
     kind = models.TextField()
     queue = models.TextField(db_default=FROM_DATABASE)
     args = JSONBField(db_default=FROM_DATABASE)

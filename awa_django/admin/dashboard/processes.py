@@ -105,7 +105,7 @@ def _fires(schedule: ListedSchedule) -> dict[str, Any]:
         fires = _next_fires(schedule.cron_expr, schedule.timezone, schedule.now)
         zone = ZoneInfo(schedule.timezone)
     except (ConfigurationError, ValueError, OverflowError) as exc:  # a row that somebody wrote by hand
-        return {"fires": [], "trouble": str(exc)}
+        return {"fires": [], "trouble": _("cannot be computed: %(problem)s") % {"problem": exc}}
     return {
         "fires": [
             {
