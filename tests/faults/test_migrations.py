@@ -18,11 +18,12 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 import pytest
 
-from awa_django.migrations._run_sql import LOCK_TIMEOUT
+from awa_django.migrations._run_sql import LOCK_TIMEOUT, TRIES
 from awa_django.storage.inspect import SCHEMA_VERSION
 from tests.fault_report import Observe
 from tests.schema.test_migrations import MANAGE, catalogue, environment, exists, manage, migrating
 from tests.scratch_database import Query
+from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.acceptance
@@ -203,12 +204,21 @@ def test_migration_that_waits_for_a_lock_gives_up_and_can_be_repeated(
     producer.start()
     try:
         with psycopg.connect(scratch_url) as holder:
+            pid = holder.info.backend_pid
             holder.execute("SELECT FROM awa.jobs")  # an open transaction that has read the view
             started = time.monotonic()
-            with migrating(scratch_url, "0003") as migration:
-                pass
+            refused = subprocess.run(
+                [*MANAGE, "migrate", "awa", "0003"],
+                # A limit of the role's own, so that the tries are short.
+                env=environment(scratch_url, PGOPTIONS="-c lock_timeout=300ms"),
+                capture_output=True,
+                text=True,
+            )
             took = time.monotonic() - started
-        assert migration.returncode != 0
+        assert refused.returncode == 1
+        assert "Traceback" not in refused.stderr
+        assert f"0004_view got no lock on a table of the queue in {TRIES} tries" in refused.stderr
+        assert f"(pid {pid} " in refused.stderr
     finally:
         stop.set()
         producer.join(30)
@@ -222,8 +232,35 @@ def test_migration_that_waits_for_a_lock_gives_up_and_can_be_repeated(
     manage(scratch_url, "migrate", "awa")
     assert scratch("SELECT max(version) FROM awa.schema_version") == [(SCHEMA_VERSION,)]
     observe(
-        f"given up after {took:.1f} s, nothing changed; enqueues beside it: {slowest * 1000:.0f} ms at most; "
-        "the next try succeeds"
+        f"given up after {TRIES} tries in {took:.1f} s, with the pid of who holds the lock; nothing changed; "
+        f"enqueues beside it: {slowest * 1000:.0f} ms at most; run again, it succeeds"
+    )
+
+
+@pytest.mark.fault("F78", injected="a lock that a migration needs comes free between two of its tries")
+def test_migration_lets_others_pass_and_tries_again(
+    scratch_url: str, scratch: Query, observe: Observe
+) -> None:
+    manage(scratch_url, "migrate", "awa", "0007")
+    with psycopg.connect(scratch_url) as holder:
+        holder.execute("SELECT FROM awa.job_unique_claims")
+        with migrating(scratch_url, "0008", PGOPTIONS="-c lock_timeout=300ms") as migration:
+            wait_until(lambda: waits_for_lock(scratch), timeout=30)
+            wait_until(lambda: not waits_for_lock(scratch), timeout=30)
+            # Between two tries nobody waits behind it, and it holds what is no table.
+            scratch("INSERT INTO awa.jobs (kind) VALUES ('k')")
+            holder.rollback()
+    assert migration.returncode == 0
+    assert scratch("SELECT max(version) FROM awa.schema_version") == [(8,)]
+    observe("the transaction with the lock ends after the first try; a later one succeeds")
+
+
+def waits_for_lock(scratch: Query) -> bool:
+    return bool(
+        scratch(
+            "SELECT FROM pg_locks WHERE NOT granted AND relation = 'awa.job_unique_claims'::regclass "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        )
     )
 
 
