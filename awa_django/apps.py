@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.db.models.signals import post_migrate
 from django.utils.translation import gettext_lazy as _
 
 
@@ -21,8 +23,16 @@ class AwaConfig(AppConfig):
 
         for name in ("checks", "database_checks", "deployment_checks", "bulk"):
             import_module(f"awa_django.{name}")
+        post_migrate.connect(_install_without_migrations, sender=self)
         modules = registry.discover()
         backends = [str(params.get("BACKEND", "")) for params in getattr(settings, "TASKS", {}).values()]
         # Not imported for nothing: on Django 5.2 it needs the django-tasks package.
         if any(path.startswith("awa_django.tasks_backend.") for path in backends):
             import_module("awa_django.tasks_backend").load(modules)
+
+
+def _install_without_migrations(**sent: Any) -> None:
+    # Imported by `migrate` only.
+    from awa_django.migrations._unmigrated import install
+
+    install(**sent)

@@ -205,6 +205,10 @@ def test_pytest_in_one_process(project: Project) -> None:
     assert "12 passed" in project.pytest("-p", "no:randomly", "test_shelf.py")
 
 
+def test_pytest_without_migrations(project: Project) -> None:
+    assert "12 passed" in project.pytest("-p", "no:randomly", "--nomigrations", "test_shelf.py")
+
+
 def test_the_plugin_costs_a_project_without_django_nothing(project: Project) -> None:
     (project.directory / "test_elsewhere.py").write_text(NO_DJANGO)
     del project.environment["DJANGO_SETTINGS_MODULE"]
