@@ -73,7 +73,8 @@ class SchemaMismatch(AwaError):
         else:
             what_to_do = (
                 f"the awa schema is at version {found}, newer than the {expected} this code knows: "
-                "upgrade awa-django here, or run `manage.py migrate awa` from this release to go back"
+                "upgrade awa-django here, or go back by `manage.py migrate awa "
+                f"{expected:04d}` of the newer release"
             )
         super().__init__(what_to_do)
         self.expected = expected
