@@ -22,10 +22,18 @@ START_TIMEOUT = 60.0
 
 
 class WorkerProcess:
-    """Started at once, with its log in a file; ``arguments`` are the command's own."""
+    """Started at once, with its log in a file; ``arguments`` are the command's own.
+
+    ``project`` is the directory whose ``manage.py`` it is: another release's code.
+    """
 
     def __init__(
-        self, env: Mapping[str, str], log: Path, *arguments: str, awa: Mapping[str, Any] | None = None
+        self,
+        env: Mapping[str, str],
+        log: Path,
+        *arguments: str,
+        awa: Mapping[str, Any] | None = None,
+        project: Path = PROJECT_DIR,
     ) -> None:
         self.log = log
         self._env = {
@@ -35,9 +43,9 @@ class WorkerProcess:
         }
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, str(PROJECT_DIR / "manage.py"), "awa_worker", *arguments],
+                [sys.executable, str(project / "manage.py"), "awa_worker", *arguments],
                 env=self._env,
-                cwd=PROJECT_DIR,
+                cwd=project,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,41 +15,13 @@ from awa_django.worker.database import Session, is_connection_error
 from tests.clusters import Cluster, cluster
 from tests.fault_report import Observe
 from tests.faults.conftest import StartWorkerAt, VisitDoctor
+from tests.producer_process import Producer
 from tests.proxy import Proxy
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 SOON = {"HEARTBEAT_INTERVAL": 1.0, "STALE_AFTER": 6.0, "SWEEP_INTERVAL": 0.5}
-
-
-class Producer:
-    """``tests.producer`` in a process."""
-
-    def __init__(self, env: dict[str, str], log: Path) -> None:
-        self.log = log
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.producer"],
-                env={**env, "DJANGO_SETTINGS_MODULE": "tests.worker_settings"},
-                cwd=PROJECT_DIR,
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-
-    def acknowledged(self) -> list[int]:
-        return [int(line) for line in self.log.read_text().splitlines() if line.isdigit()]
-
-    def stop(self) -> list[int]:
-        """The numbers that were acknowledged."""
-        self.process.communicate(timeout=30)
-        return self.acknowledged()
-
-    def end(self) -> None:
-        """Kill it unless it has ended."""
-        self.process.kill()
-        self.process.communicate(timeout=10)
 
 
 @pytest.fixture
