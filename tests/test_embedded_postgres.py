@@ -17,8 +17,8 @@ import psycopg
 import pytest
 from psycopg.pq import PGconn, Ping
 
-from example_project import embedded_postgres
-from example_project.embedded_postgres import Cluster, EmbeddedPostgresError, prepare
+from example_project.embedded_postgres import Cluster, EmbeddedPostgresError, prepare, server
+from example_project.embedded_postgres.cluster import private_directory
 from tests.conftest import PROJECT_DIR
 from tests.waiting import wait_until
 
@@ -207,7 +207,7 @@ def test_data_of_another_major_version_are_left_alone(users: Users) -> None:
     users.wait_for_stop()
     (users.cluster.data / "PG_VERSION").write_text("9\n")
     with pytest.raises(EmbeddedPostgresError, match=r"made by PostgreSQL 9, .*delete that directory"):
-        embedded_postgres._create(users.cluster, lock=-1)
+        server.create(users.cluster, lock=-1)
 
 
 def test_a_server_that_cannot_start_says_why(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_a_server_that_cannot_start_says_why(users: Users, monkeypatch: pytest.M
         conf.write("no_such_setting = 1\n")
     monkeypatch.setattr(time, "sleep", lambda seconds: None)
     with pytest.raises(EmbeddedPostgresError, match="no_such_setting"):
-        embedded_postgres._start(users.cluster)
+        server.start(users.cluster)
 
 
 def test_a_long_path_gets_its_socket_elsewhere(project: Path) -> None:
@@ -253,10 +253,10 @@ def test_a_directory_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
     with pytest.raises(EmbeddedPostgresError, match="is not a directory of user"):
-        embedded_postgres._private_directory(link)
+        private_directory(link)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedPostgresError, match=r"/file'.*set DATABASE_URL"):
-        embedded_postgres._private_directory(tmp_path / "file" / ".pg")
+        private_directory(tmp_path / "file" / ".pg")

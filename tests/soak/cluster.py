@@ -54,4 +54,4 @@ class SoakCluster:
         shutil.rmtree(self._cluster.home, ignore_errors=True)
 
     def _control(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return embedded._run(self._cluster, "pg_ctl", f"--pgdata={self._cluster.data}", *arguments)
+        return embedded.server.run(self._cluster, "pg_ctl", f"--pgdata={self._cluster.data}", *arguments)
