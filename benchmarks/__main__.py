@@ -10,10 +10,11 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
-from benchmarks import goals, harness, machine, report
+from benchmarks import goals, harness, machine, plots, report
 from benchmarks.database import PROJECT_DIR, start_server
 from benchmarks.peer import PEERS
 from benchmarks.scenarios import SCENARIOS
@@ -24,6 +25,9 @@ OUTPUT = PROJECT_DIR / ".bench" / "results.json"
 
 def main() -> int:
     given = arguments().parse_args()
+    if given.redraw:
+        into_docs(json.loads(DOCS.with_suffix(".json").read_text()))
+        return 0
     console = Console()
     os.environ["DJANGO_SETTINGS_MODULE"] = "benchmarks.settings"
     server = start_server()
@@ -50,9 +54,15 @@ def main() -> int:
         if given.only and DOCS.with_suffix(".json").exists():
             run = report.merged(json.loads(DOCS.with_suffix(".json").read_text()), run)
         write(DOCS.with_suffix(".json"), run)
-        DOCS.write_text(report.into_page(DOCS.read_text(), run))
+        into_docs(run)
     # A peer that cannot be installed or fails is said in its table; what is ours must work.
     return int(any(result.is_broken for result in results))
+
+
+def into_docs(run: dict[str, Any]) -> None:
+    """The tables and plots of this run into the documentation."""
+    DOCS.write_text(report.into_page(DOCS.read_text(), run))
+    plots.write_all(run, DOCS.parent / "images")
 
 
 def write(path: Path, run: dict[str, object]) -> None:
@@ -69,7 +79,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="small sizes: does everything run?")
     parser.add_argument("--output", type=Path, default=OUTPUT, help="where the JSON goes")
     parser.add_argument(
-        "--docs", action="store_true", help="put the tables (with --only: those) into docs/performance.md"
+        "--docs",
+        action="store_true",
+        help="put the tables and plots (with --only: those) into docs/performance.md",
+    )
+    parser.add_argument(
+        "--redraw",
+        action="store_true",
+        help="measure nothing; make tables and plots anew of docs/performance.json",
     )
     return parser
 

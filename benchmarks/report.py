@@ -17,6 +17,17 @@ HEADER = ("", "unit", "median", "range", "to the first")
 GOALS_HEADER = ("what", "goal", "measured", "")
 # Between these lines a page carries the tables of a run.
 BEGIN, END = "<!-- results: written by make bench -->", "<!-- end of results -->"
+# Scenarios that are told by bars too, and of which units.
+PLOTTED = {
+    "drain": ("jobs/s",),
+    "pickup": ("p50 ms", "p99 ms"),
+    "deferred": ("jobs/s",),
+    "history": ("jobs/s",),
+    "queues": ("jobs/s",),
+    "due-burst": ("jobs/s",),
+    "pinned": ("jobs/s at first", "jobs/s at last"),
+    "processor": ("us/job in the worker", "us/job in the server"),
+}
 
 
 def as_json(
@@ -127,7 +138,10 @@ def markdown(run: Mapping[str, Any]) -> str:
     """What was measured, on what, and what that says of the goals."""
     parts = [_taken_on(run["machine"]), _markdown_table("Goals", GOALS_HEADER, goal_rows(run))]
     for each in run["scenarios"]:
-        parts.append(_markdown_table(each["title"], HEADER, scenario_rows(each)))
+        plot = (
+            f"![The medians as bars](images/{plot_name(each['name'])})\n\n" if each["name"] in PLOTTED else ""
+        )
+        parts.append(_markdown_table(each["title"], HEADER, scenario_rows(each), plot))
         if each.get("taken_at", run["machine"]["taken_at"]) != run["machine"]["taken_at"]:
             parts.append(f"Taken anew at {each['taken_at']} from {each['commit']}.\n")
     return "\n".join(parts)
@@ -146,10 +160,17 @@ def _taken_on(machine: Mapping[str, Any]) -> str:
     )
 
 
-def _markdown_table(title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+def plot_name(scenario: str) -> str:
+    """The file of a scenario's plot, in docs/images."""
+    return f"performance-{scenario}.svg"
+
+
+def _markdown_table(
+    title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]], plot: str = ""
+) -> str:
     lines = [header, ["---", "---", *["---:"] * (len(header) - 2)], *rows]
     table = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-    return f"### {title}\n\n{table}\n"
+    return f"### {title}\n\n{plot}{table}\n"
 
 
 def _print(console: Console, title: str, header: Sequence[str], rows: Iterator[tuple[str, ...]]) -> None:
