@@ -14,8 +14,8 @@ demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
 install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system matrix lint docs screenshots faults soak mutants bench size dist release-check \
-	clean
+.PHONY: help demo demo-web test test-system matrix lint messages docs screenshots faults soak mutants bench size dist \
+	release-check clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -24,6 +24,7 @@ help:
 	@echo 'make test-system  all tests, with Chromium, pgbouncer, libfaketime and the PostgreSQL of the system'
 	@echo 'make matrix       the core of the suite on each Python, Django and PostgreSQL, and Wagtail on our backend'
 	@echo 'make lint         ruff, mypy, import contracts, missing migrations'
+	@echo 'make messages     bring the catalogues of translations up to date, and compile them'
 	@echo 'make docs         build the documentation as a site in docs/_build, and check its links'
 	@echo 'make screenshots  pictures of every page of the web demo; those of the documentation into docs/images'
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
@@ -59,6 +60,9 @@ lint: $(dev_stamp)
 	$(python) -m mypy
 	$(VENV)/bin/lint-imports
 	$(python) manage.py makemigrations --check --dry-run
+
+messages: $(dev_stamp)
+	$(python) -m scripts.messages
 
 docs: $(dev_stamp)
 	$(python) scripts/check_docs.py
