@@ -83,16 +83,16 @@ class Operators(Machine):
         assert all(first < second for first, second in zip(result.changed, result.changed[1:], strict=False))
         self.agree([candidate(False), candidate(True)], ([*result.changed], refused))
 
-    @rule(queue=QUEUE, until=st.sampled_from((None, HOUR)), ends=st.booleans(), resume=st.booleans())
-    def pause_or_resume(self, queue: str, until: timedelta | None, ends: bool, resume: bool) -> None:
-        """``ends``: the end of the pause passes, if it has one."""
+    @rule(queue=QUEUE, until=st.sampled_from((None, -HOUR, HOUR)), resume=st.booleans())
+    def pause_or_resume(self, queue: str, until: timedelta | None, resume: bool) -> None:
+        """``until`` an instant that has passed: it passes while the queue is paused."""
         if resume:
             result = operations.resume_queue(queue)
             assert not result.paused
             assert result.changed == (queue in self.model.paused)
             self.model.paused.pop(queue, None)
             return
-        ends_at = None if until is None else self.now + until
+        ends_at = None if until is None else self.now + abs(until)
         same = queue in self.model.paused and self.model.paused[queue] == ends_at
         if until == -HOUR:  # refused; somebody else may write it
             with pytest.raises(ValueError, match="has passed"):
@@ -103,8 +103,8 @@ class Operators(Machine):
             assert result.paused
             changed = result.changed
         assert changed == (not same or not self.model.is_paused(queue))
-        if ends and ends_at is not None:
-            ends_at = self.now - HOUR
+        if until is not None and ends_at != self.now + until:
+            ends_at = self.now + until
             with connection.cursor() as cursor:
                 cursor.execute(
                     "UPDATE awa.queue_meta SET paused_until = %s WHERE queue = %s", [ends_at, queue]
