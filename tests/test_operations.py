@@ -16,8 +16,10 @@ from awa_django.models import DeferredJob, HotJob, Job, QueueMeta, UniqueClaim
 from awa_django.operations import Refusal, batches, matching
 from awa_django.storage import operate
 from awa_django.storage._sql import statement
+from awa_django.storage.insert import database_now
 from awa_django.storage.operate import key_holder
-from awa_django.storage.queues import known_queues, queue_overview
+from awa_django.storage.queues import known_names, known_queues
+from awa_django.storage.status import queue_status
 from tests.factories import insert_job
 
 pytestmark = pytest.mark.django_db
@@ -354,8 +356,19 @@ def test_pause_and_resume_say_whether_they_changed_anything() -> None:
 
 
 def test_pause_again_after_its_end_has_passed() -> None:
-    operations.pause_queue("mail", until=timezone.now() - timedelta(hours=1))
+    operations.pause_queue("mail", until=later())
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE awa.queue_meta SET paused_until = now() - interval '1 hour'")
     assert operations.pause_queue("mail", until=None).changed
+
+
+@pytest.mark.parametrize("ago", [0, 1, 86400])
+def test_pause_refuses_an_end_that_has_passed(ago: int) -> None:
+    """It would be over at once, and said that the queue is paused."""
+    until = database_now(connection) - timedelta(seconds=ago)
+    with pytest.raises(ValueError, match="until has passed"):
+        operations.pause_queue("mail", until=until)
+    assert not QueueMeta.objects.exists()
 
 
 def test_pause_refuses_a_naive_end_and_a_wrong_name() -> None:
@@ -388,7 +401,13 @@ def test_queues_are_known_from_every_place_and_counted_to_a_cap() -> None:
     names = known_queues(connection, limit=100)
     assert names == ["by kind", "cron", "endless", "full", "later", "paused", "served"]
     assert known_queues(connection, limit=2) == names[:2]
-    overview = {queue.queue: queue for queue in queue_overview(connection, names, cap=2)}
+    assert known_names(connection, limit=100).waiting == ["full", "later"]
+    insert_job("failed", queue="only failed")
+    soon = timedelta(hours=1)
+    others = queue_status(connection, names, cap=2, soon=soon, with_others=True)
+    assert [queue.queue for queue in others] == sorted([*names, "only failed"])
+    overview = {queue.queue: queue for queue in queue_status(connection, names, cap=2, soon=soon)}
+    assert sorted(overview) == names
     assert (overview["full"].available, overview["full"].running, overview["full"].deferred) == (2, 1, 0)
     assert overview["later"].deferred == 1
     assert (overview["paused"].paused, overview["paused"].paused_by) == (True, "ann")

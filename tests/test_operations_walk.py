@@ -18,6 +18,7 @@ from awa_django.operations import Change, batches, matching
 from awa_django.operations.change import BULK_KIND
 from awa_django.operations.walk import Place, Selection, walk
 from awa_django.storage import operate
+from awa_django.storage.promote import promote
 from awa_django.testing.running import run_available
 from tests.factories import insert_job, reload_job, update_job
 
@@ -82,10 +83,28 @@ def test_filters_of_the_lists() -> None:
     insert_job("cancelled", kind="a", tags=["y"])
     change = Change(operation="delete")
     for wanted in ({"state": "failed", "ended": "rescued"}, {"tags": ("x", "y")}):
-        found = operate.matching_hot(connection, selection(**wanted).match(change), after_id=0, row_count=100)
+        match = selection(**wanted).match(change)
+        found = operate.matching(connection, match, table="hot", after_id=0, row_count=100)
         assert found.job_ids == [chosen]
     assert run(change, selection(kind="a", state="failed", table="deferred")).changed == 0
     assert run(change, selection(kind="a", state="failed", table="hot")).changed == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "is_of_this_end"),
+    [("2020-01-01T00:00:00+00:00", False), ("nonsense", True), (7, True), (None, True)],
+)
+def test_an_entry_of_an_earlier_end_tells_nothing_of_this_one(at: object, is_of_this_end: bool) -> None:
+    """Retried since, and cancelled while it waited: that leaves no entry."""
+    entries = [{"outcome": "superseded", "at": at}]
+    job_id = insert_job("cancelled", errors=entries)
+    now = connection.cursor().execute("SELECT to_jsonb(now()) #>> '{}'").fetchone()[0]
+    of_this = insert_job("cancelled", errors=[*entries, {"outcome": "superseded", "at": now}])
+    chosen = selection(state="cancelled", ended="superseded")
+    match = chosen.match(Change(operation="delete"))
+    expected = [job_id, of_this] if is_of_this_end else [of_this]
+    assert operate.matching(connection, match, table="hot", after_id=0, row_count=9).job_ids == expected
+    assert operate.still_matching(connection, match, [job_id, of_this]) == expected
 
 
 def test_a_state_that_the_operation_does_not_take_matches_nothing() -> None:
@@ -109,6 +128,30 @@ def test_what_cannot_be_changed_is_counted_with_the_first_reasons(monkeypatch: p
     assert reload_job(free).queue == "other"
 
 
+def test_what_is_left_is_counted_once_though_it_is_met_twice() -> None:
+    keyed = [
+        insert_job(state, unique_key=number.to_bytes(16, "big"), unique_states="11101001")
+        for number, state in enumerate(("available", "available", "scheduled"))
+    ]
+    place = run(Change(operation="move_queue", queue="other"), selection())
+    assert (place.changed, place.left) == (0, 3)
+    assert sorted(left.job_id for left in place.first_left) == keyed
+
+
+def test_a_job_that_is_put_off_to_an_instant_that_has_come_is_counted_once() -> None:
+    """It is promoted meanwhile, and met again among the hot jobs."""
+    deferred, available = [insert_job("scheduled") for _ in range(4)], insert_job()
+    past = timezone.now() - timedelta(hours=1)
+
+    def keep(place: Place) -> None:
+        if place.changed == 4:
+            promote(connection, batch=10)
+
+    place = walk(Change(operation="reschedule", run_at=past), selection(), Place(), by=None, keep=keep)
+    assert states(*deferred) == ["available"] * 4
+    assert (place.changed, place.left, [left.job_id for left in place.first_left]) == (4, 1, [available])
+
+
 def test_what_is_promoted_behind_a_look_is_found_and_what_came_later_is_left() -> None:
     moving = insert_job("scheduled")
     hot = insert_job()
@@ -127,7 +170,7 @@ def test_what_is_promoted_behind_a_look_is_found_and_what_came_later_is_left() -
 def test_what_somebody_else_changes_behind_a_look_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """A retried job must not be deleted by who chose the failed ones, though available ones can be."""
     kept, retried, deleted, moved = [insert_job("failed", queue="mail") for _ in range(4)]
-    find = operate.matching_hot
+    find = operate.matching
 
     def found_and_overtaken(*args: Any, **kwargs: Any) -> operate.Look:
         look = find(*args, **kwargs)
@@ -136,7 +179,7 @@ def test_what_somebody_else_changes_behind_a_look_is_left(monkeypatch: pytest.Mo
         operate.delete_hot(connection, [deleted])
         return look
 
-    monkeypatch.setattr(operate, "matching_hot", found_and_overtaken)
+    monkeypatch.setattr(operate, "matching", found_and_overtaken)
     place = run(Change(operation="delete"), selection(state="failed", queue="mail"))
     assert reload_job(kept) is None
     assert states(retried, moved) == ["available", "failed"]

@@ -12,7 +12,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.db import connections
-from django.db.models import F, Func, QuerySet, TextField
+from django.db.models import BooleanField, F, Func, QuerySet, TextField, Value
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -22,6 +22,7 @@ from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
 from awa_django.storage.queues import KnownNames, known_names
+from awa_django.storage.why import SAME_MOMENT
 
 
 def names_for(request: HttpRequest) -> KnownNames:
@@ -97,7 +98,10 @@ class KindFilter(_NameFilter):
 
 
 class EndFilter(JobFilter):
-    """How the last attempt of an ended job went, by its newest error entry.
+    """How the last attempt of an ended job went, by its newest error entry, if that tells of this end.
+
+    One that was retried and then cancelled while it waited has entries of earlier ends alone. As in
+    matching.sql.
 
     Each way has one state, whose jobs ``jobs_hot_attention`` holds in the order of the list: completed
     ones are not looked at.
@@ -122,13 +126,25 @@ class EndFilter(JobFilter):
         return None if state is None else ("state", state.value)
 
     def narrow(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        last = Func(
-            F("errors"),
-            template="(%(expressions)s)[cardinality(%(expressions)s)] ->> 'outcome'",
-            output_field=TextField(),
+        newest = "(%(expressions)s)[cardinality(%(expressions)s)]"
+        last = Func(F("errors"), template=f"{newest} ->> 'outcome'", output_field=TextField())
+        is_of_another = Func(
+            Func(F("errors"), template=newest),
+            Value("$.at.datetime() ? (@ < $since.datetime() || @ > $until.datetime())"),
+            Func(
+                Value("since"),
+                F("finalized_at") - SAME_MOMENT,
+                Value("until"),
+                F("finalized_at") + SAME_MOMENT,
+                function="jsonb_build_object",
+            ),
+            Value(True),
+            template="coalesce(jsonb_path_exists_tz(%(expressions)s), false)",
+            output_field=BooleanField(),
         )
-        ended: QuerySet[Any] = queryset.alias(last_outcome=last).filter(last_outcome=self.value())
-        return ended
+        return queryset.alias(last_outcome=last, is_of_another=is_of_another).filter(
+            last_outcome=self.value(), is_of_another=False
+        )
 
 
 class StateFilter(JobFilter):

@@ -11,9 +11,9 @@ from awa_django.operations import verbs
 from awa_django.operations.limits import check_instant, check_priority, check_queue
 from awa_django.operations.results import OperationResult
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, UNFINISHED_STATES, JobState
+from awa_django.storage.operate import Table
 
 Operation = Literal["retry", "run_now", "cancel", "set_priority", "reschedule", "move_queue", "delete"]
-Table = Literal["hot", "deferred"]
 T = TypeVar("T")
 # The kind of the job that walks: a walk leaves jobs of it alone, unless they are what it is for.
 BULK_KIND = "awa.bulk_operation"
@@ -52,7 +52,8 @@ class Change:
 
         A job may move meanwhile: promoted behind a look at the hot table it is found by another one, and
         what falls back is found among the deferred. No pass meets again what an earlier one has changed:
-        so a job that was retried and has failed since is not retried twice.
+        so a job that was retried and has failed since is not retried twice. What one has left may be met
+        again by the last of three.
         """
         return _KINDS[self.operation].passes
 

@@ -14,9 +14,11 @@ from awa_django.operations.results import OperationResult, Refusal
 from awa_django.operations.verbs import cancel
 from awa_django.states import UNFINISHED_STATES, JobState
 from awa_django.storage import operate
+from awa_django.storage.operate import Table
 
 # Rows looked through per statement for those that match: some 10 ms, however few they are.
 LOOK = 10_000
+_TABLES: tuple[Table, ...] = ("hot", "deferred")
 _UNFINISHED: list[str] = sorted(UNFINISHED_STATES)
 
 
@@ -83,10 +85,12 @@ def cancel_matching(
     # A job may move to the table that was looked through already: until a pass finds none, or a storm.
     for _ in range(batches.ROUNDS):
         found_count = 0
-        for find in (operate.matching_hot, operate.matching_deferred):
+        for table in _TABLES:
             after_id: int | None = 0
             while after_id is not None:
-                after_id, job_ids = find(connection, match, after_id=after_id, row_count=LOOK)
+                after_id, job_ids = operate.matching(
+                    connection, match, table=table, after_id=after_id, row_count=LOOK
+                )
                 found_count += len(job_ids)
                 for start in range(0, len(job_ids), batches.BATCH):
                     some = job_ids[start : start + batches.BATCH]

@@ -11,6 +11,7 @@ from awa_django.conf import get_settings
 from awa_django.operations.limits import LONGEST_NAME, check_instant, check_queue
 from awa_django.operations.results import QueueResult
 from awa_django.storage import queues
+from awa_django.storage.insert import database_now
 from awa_django.storage.wake import wake
 
 
@@ -20,13 +21,17 @@ def pause_queue(
     """Stop claims from the queue, until ``until`` or until it is resumed; jobs that run go on.
 
     Raises:
-        ValueError: the name of the queue is empty, too long or has a NUL, or ``until`` is naive.
+        ValueError: the name of the queue is empty, too long or has a NUL, or ``until`` is naive or has passed
+            by the database's clock.
     """
     check_queue(queue)
+    connection = connections[using or get_settings().database]
     if until is not None:
         check_instant("until", until)
+        if until <= database_now(connection):
+            raise ValueError(f"until has passed, so the pause would be over at once: {until.isoformat()}")
     changed = queues.pause_queue(
-        connections[using or get_settings().database],
+        connection,
         queue,
         paused_by=None if by is None else clean_text(by, LONGEST_NAME),
         paused_until=until,

@@ -24,7 +24,7 @@ _STATES: dict[Table, frozenset[JobState]] = {"hot": HOT_STATES, "deferred": DEFE
 class Selection:
     """Which jobs: those of one table or of both, with these values; what is empty is any.
 
-    ``ended``: the outcome of the newest error entry. Jobs enqueued after ``highest_id`` are left.
+    ``ended``: the outcome of the attempt that was the end. Jobs enqueued after ``highest_id`` are left.
     """
 
     highest_id: int
@@ -57,6 +57,7 @@ class Selection:
             except_kind=None if self.kind == BULK_KIND and change.operation != "retry" else BULK_KIND,
             except_queue=change.queue,
             except_priority=change.priority,
+            except_run_at=change.run_at,
         )
 
 
@@ -76,12 +77,14 @@ class Place:
     """Whether the admin's log has its end already."""
 
     def beyond(self, result: OperationResult, last_id: int) -> Place:
-        kept = (*self.first_left, *result.refused[: LEFT_KEPT - len(self.first_left)])
+        """After these jobs. What is left by a second look at a table was counted by the first one."""
+        refused = result.refused if self.passes_done < 2 else ()
+        kept = (*self.first_left, *refused[: LEFT_KEPT - len(self.first_left)])
         return replace(
             self,
             last_id=last_id,
             changed=self.changed + len(result.changed),
-            left=self.left + len(result.refused),
+            left=self.left + len(refused),
             first_left=kept,
         )
 
@@ -118,13 +121,13 @@ def walk(
     match = selection.match(change)
     apply = partial(change.apply, by=by, using=alias)
     for table in selection.passes(change)[place.passes_done :]:
-        find = operate.matching_hot if table == "hot" else operate.matching_deferred
+        find = partial(operate.matching, connection, match, table=table, row_count=matching.LOOK)
         if place.first_id is None:
             lowest = operate.lowest_ids(connection)[table == "deferred"]
             start = selection.highest_id if lowest is None else lowest - 1
             place = replace(place, first_id=start, last_id=start)
         while match.states:
-            last_id, job_ids = find(connection, match, after_id=place.last_id, row_count=matching.LOOK)
+            last_id, job_ids = find(after_id=place.last_id)
             if last_id is None:
                 break
             for start in range(0, len(job_ids), batches.BATCH):

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
 
 Rows = list[tuple[int, str]]
+Table = Literal["hot", "deferred"]
 
 
 class Match(NamedTuple):
     """Which jobs: None is any. ``tags`` are all there; ``highest_id`` bounds the ids.
 
-    ``ended`` is the outcome of the newest error entry, and needs ``states``. What is ``except_`` is left out.
+    ``ended`` is the outcome of the newest error entry, if that tells of the end there was, and needs
+    ``states``. What is ``except_`` is left out.
     """
 
     highest_id: int
@@ -32,6 +34,7 @@ class Match(NamedTuple):
     except_kind: str | None = None
     except_queue: str | None = None
     except_priority: int | None = None
+    except_run_at: datetime | None = None
 
 
 class Located(NamedTuple):
@@ -115,18 +118,10 @@ class Look(NamedTuple):
     job_ids: list[int]
 
 
-def matching_hot(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
-    """Look through the next hot jobs for those that match."""
+def matching(connection: Connection, match: Match, *, table: Table, after_id: int, row_count: int) -> Look:
+    """Look through the next jobs of a table for those that match."""
     [(last_id, job_ids)] = fetch(
-        connection, "matching_hot", **match._asdict(), after_id=after_id, row_count=row_count
-    )
-    return Look(last_id, job_ids or [])
-
-
-def matching_deferred(connection: Connection, match: Match, *, after_id: int, row_count: int) -> Look:
-    """Look through the next deferred jobs for those that match."""
-    [(last_id, job_ids)] = fetch(
-        connection, "matching_deferred", **match._asdict(), after_id=after_id, row_count=row_count
+        connection, "matching", **match._asdict(), table=table, after_id=after_id, row_count=row_count
     )
     return Look(last_id, job_ids or [])
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from awa_django.storage.limits import limit_reading
-from tests.factories import insert_job
+from tests.factories import insert_job, update_job
 
 pytestmark = pytest.mark.django_db
 
@@ -41,6 +41,15 @@ def test_the_newest_entry_says_how_a_job_ended(root: Client) -> None:
     assert shown(root, "discarded") == [discarded]
     assert shown(root, "rescued") == [lost]
     assert shown(root, "bogus") == shown(root, "\x00") == []
+
+
+def test_an_entry_of_an_earlier_end_is_none_of_this_one(root: Client) -> None:
+    """A superseded job was retried, and cancelled while it waited: that leaves no entry."""
+    insert_job("cancelled", errors=[{"outcome": "superseded", "at": "2020-01-01T00:00:00+00:00"}])
+    unread = insert_job("cancelled", errors=[{"outcome": "superseded", "at": "nonsense"}])
+    now = insert_job("cancelled", errors=[{"outcome": "superseded"}])
+    update_job(now, errors="ARRAY[jsonb_build_object('outcome', 'superseded', 'at', now())]")
+    assert shown(root, "superseded") == [now, unread]
 
 
 def test_completed_jobs_are_not_looked_at(fresh_tables: None, root: Client) -> None:
