@@ -86,6 +86,8 @@ class AwaSettings:
     bulk_queue: str = "default"
     # "host:port" of the worker's health page; None serves none.
     health: str | None = None
+    # Within which what waits should end: what the wanted workers are computed from.
+    drain_target: timedelta = timedelta(seconds=60)
     # What a scraper brings as bearer token to awa_django.views.metrics; None lets in staff only.
     metrics_token: str | None = field(default=None, repr=False)
     # Dotted paths of what stands round each handler, the first outermost.
@@ -261,6 +263,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "ADMIN_STATEMENT_TIMEOUT": _optional_duration,
     "BULK_QUEUE": _text,
     "HEALTH": _optional_text,
+    "DRAIN_TARGET": partial(as_duration, least=timedelta(seconds=1)),
     "METRICS_TOKEN": _optional_text,
     "MIDDLEWARE": _names,
     "CARRY": _carried,

@@ -7,12 +7,11 @@ enough for an installation: all of it is in the database. docs/metrics.md explai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
 from itertools import accumulate
 
 from django.db import connections, transaction
 
-from awa_django import registry
+from awa_django import registry, scaling
 from awa_django.conf import get_settings
 from awa_django.exposition import Family, Labels, Sample, as_text, gauge
 from awa_django.histogram import BOUNDS
@@ -26,6 +25,8 @@ QUEUES = 200
 CAP, CAP_OF_MANY, MANY = 10_000, 1_000, 20
 # Pairs of queue and kind: each has 54 series.
 PAIRS = 500
+# How many pairs are counted.
+MOST_PAIRS = 10_000
 PROCESSES = 2_000
 KINDS, AVAILABLE_SAMPLED = 1_000, 1_000
 # A process refreshes its row every 15 s.
@@ -38,21 +39,25 @@ def render() -> str:
 
 
 def collect() -> list[Family]:
-    """All metrics now, by ten statements in one transaction, however many jobs there are."""
-    alias = get_settings().database
+    """All metrics now, by twelve statements in one transaction, however many jobs there are."""
+    settings = get_settings()
+    alias, target = settings.database, settings.drain_target
     connection = connections[alias]
     with transaction.atomic(using=alias):
         status.limit_statement(connection, milliseconds=PATIENCE)
         names = known_queues(connection, limit=QUEUES)
         cap = CAP if len(names) <= MANY else CAP_OF_MANY
-        queues = status.queue_status(connection, names, cap=cap, soon=timedelta(0))
+        queues = status.queue_status(connection, names, cap=cap, soon=target)
         lag = status.promotion_lag(connection)
         workers = status.workers(connection, limit=PROCESSES)
         leaders = status.leaders(connection)
         waiting = survey.waiting_kinds(connection, sample=AVAILABLE_SAMPLED, limit=KINDS)
-        totals = stats.totals(connection, limit=PAIRS + 1)
+        totals = stats.totals(connection, limit=PAIRS)
+        pairs = stats.count_totals(connection, limit=MOST_PAIRS)
+        means = stats.mean_runs(connection, minutes=scaling.MEAN_MINUTES)
     return [
         *_queues(queues),
+        *_wanted(scaling.wanted(queues, workers, means, target=target)),
         gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", cap),
         gauge(
             "awa_promotion_lag_seconds", "How long the first deferred job has been due.", max(lag or 0.0, 0.0)
@@ -69,11 +74,16 @@ def collect() -> list[Family]:
             "Whether a worker does this duty of the whole installation.",
             [("", {"duty": each.duty}, int(each.holder is not None)) for each in leaders],
         ),
-        *_totals(totals[:PAIRS]),
+        *_totals(totals),
+        gauge(
+            "awa_metrics_pairs_left_out",
+            "Pairs of queue and kind that are not told (capped).",
+            pairs - len(totals),
+        ),
         gauge(
             "awa_metrics_truncated",
             "Whether there are more queues or kinds than are told.",
-            int(len(names) >= QUEUES or len(totals) > PAIRS),
+            int(len(names) >= QUEUES or pairs > len(totals)),
         ),
     ]
 
@@ -102,6 +112,15 @@ def _queues(queues: Sequence[status.QueueStatus]) -> Iterator[Family]:
         "awa_queue_failed", "Failed jobs that are kept, of the newest ones.", (each.failed for each in queues)
     )
     yield by_queue("awa_queue_paused", "Whether the queue is paused.", (int(each.paused) for each in queues))
+
+
+def _wanted(wanted: Sequence[scaling.Wanted]) -> Iterator[Family]:
+    for name, text, values in (
+        ("awa_wanted_slots", "Slots with which what waits would end in time.", (w.slots for w in wanted)),
+        ("awa_wanted_workers", "Workers with so many slots.", (w.workers for w in wanted)),
+    ):
+        labelled = zip(wanted, values, strict=True)
+        yield Family(name, "gauge", text, [("", {"queue": each.queue}, value) for each, value in labelled])
 
 
 def _workers(workers: Sequence[status.WorkerStatus]) -> Iterator[Family]:

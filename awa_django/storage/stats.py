@@ -1,7 +1,7 @@
 """Stats: ended runs per minute, queue and kind.
 
 Each finish inserts what it adds (a delta) in its own statement; here the deltas become rollups of a minute,
-kept for a while, and totals, kept for ever.
+kept for a while, and totals, kept for as long as there are not too many.
 """
 
 from __future__ import annotations
@@ -38,6 +38,22 @@ def totals(connection: Connection, *, limit: int) -> list[Totals]:
     return [Totals._make(row) for row in fetch(connection, "stats_totals", limit=limit)]
 
 
+def count_totals(connection: Connection, *, limit: int) -> int:
+    """How many totals there are, counting to ``limit`` at most."""
+    count: int = fetch(connection, "count_totals", limit=limit)[0][0]
+    return count
+
+
+def prune_totals(connection: Connection, *, keep: int, batch: int) -> int:
+    """Delete totals of pairs without a rollup left, down to ``keep`` and ``batch`` at most; how many."""
+    return run(connection, "prune_totals", keep=keep, batch=batch)
+
+
 def prune_stats(connection: Connection, *, kept: timedelta) -> int:
     """Delete the rollups of minutes longer ago than ``kept``; how many there were."""
     return run(connection, "prune_stats", kept=kept.total_seconds())
+
+
+def mean_runs(connection: Connection, *, minutes: int) -> dict[str, float]:
+    """Mean seconds of a run by queue: of the last ``minutes``, or of all that ever ran there."""
+    return dict(fetch(connection, "mean_runs", minutes=minutes))

@@ -6,7 +6,7 @@ import time
 from datetime import timedelta
 
 from awa_django.storage.catalogue import catalogue_recent_kinds
-from awa_django.storage.stats import fold_stats, prune_stats
+from awa_django.storage.stats import fold_stats, prune_stats, prune_totals
 from awa_django.worker.database import Session
 from awa_django.worker.duty import Duty
 from awa_django.worker.leader import Leader
@@ -15,6 +15,9 @@ from awa_django.worker.leader import Leader
 BATCH = 5_000
 # A rollup is one row a minute, queue and kind: a week of 100 kinds is a million rows.
 KEPT = timedelta(days=7)
+# The metrics tell so many pairs of queue and kind. Beyond, totals that nothing was added to for a week go.
+MOST_TOTALS = 500
+PRUNE_TOTALS_EVERY = 3600.0
 # A kind that comes in by raw SQL is in the catalogue after a minute, if it is among the newest rows.
 CATALOGUE_EVERY = 60.0
 WINDOW = 5_000
@@ -30,6 +33,7 @@ class Stats(Duty):
     def __init__(self, session: Session, leader: Leader) -> None:
         super().__init__(session, leader)
         self._catalogued_at = float("-inf")
+        self._totals_pruned_at = float("-inf")
 
     def perform(self) -> float | None:
         while self.is_leading:
@@ -41,4 +45,8 @@ class Stats(Duty):
                 prune_stats(connection, kept=KEPT)
                 catalogue_recent_kinds(connection, window=WINDOW)
             self._catalogued_at = time.monotonic()
+        if time.monotonic() - self._totals_pruned_at >= PRUNE_TOTALS_EVERY:
+            self._totals_pruned_at = time.monotonic()  # before: it is tried once in that time
+            with self.session.use() as connection:
+                prune_totals(connection, keep=MOST_TOTALS, batch=BATCH)
         return None

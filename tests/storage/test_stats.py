@@ -16,8 +16,9 @@ from awa_django.histogram import bucket
 from awa_django.models import QueueStats
 from awa_django.states import JobState
 from awa_django.storage import finalize
+from awa_django.storage._sql import statement
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
-from awa_django.storage.stats import fold_stats, prune_stats, totals
+from awa_django.storage.stats import count_totals, fold_stats, prune_stats, prune_totals, totals
 from tests.conftest import Connect
 from tests.factories import insert_job, update_job
 from tests.waiting import wait_until
@@ -242,3 +243,33 @@ def test_old_rollups_go() -> None:
         )
     assert prune_stats(connection, kept=timedelta(days=7)) == 1
     assert [row[1] for row in rows()] == ["new"]
+
+
+def test_totals_of_pairs_long_unused_go_down_to_what_may_stay() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO awa.queue_totals (queue, kind, completed_count) "
+            "SELECT 'q', 'k' || n, 1 FROM generate_series(1, 20) AS n"
+        )
+        cursor.execute(
+            "INSERT INTO awa.queue_stats (minute, queue, kind) "
+            "SELECT date_trunc('minute', now()), 'q', 'k' || n FROM generate_series(1, 12) AS n"
+        )
+    assert prune_totals(connection, keep=20, batch=100) == 0
+    assert prune_totals(connection, keep=18, batch=1) == 1
+    assert prune_totals(connection, keep=18, batch=100) == 1
+    # Those in use stay, however many there are.
+    assert prune_totals(connection, keep=5, batch=100) == 6
+    assert sorted(each.kind for each in totals(connection, limit=100)) == sorted(
+        f"k{n}" for n in range(1, 13)
+    )
+    assert count_totals(connection, limit=100) == 12
+    assert count_totals(connection, limit=10) == 10
+
+
+def test_rollups_are_not_read_where_no_total_is_to_go() -> None:
+    text = statement("prune_totals")
+    with connection.cursor() as cursor:
+        cursor.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {text}", {"keep": 500, "batch": 100})
+        plan = [line for (line,) in cursor.fetchall()]
+    assert any("queue_stats" in line and "never executed" in line for line in plan), plan

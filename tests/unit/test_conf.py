@@ -53,6 +53,7 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "IMPORTS": ["shop.handlers"],
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
+        "DRAIN_TARGET": 30,
         "METRICS_TOKEN": "x",
         "BULK_QUEUE": "seldom",
         "ADMIN_STATEMENT_TIMEOUT": 2,

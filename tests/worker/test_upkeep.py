@@ -53,6 +53,29 @@ def test_deltas_are_folded_in_batches_and_old_rollups_go(
         assert cursor.fetchall() == [(14,)]
 
 
+def test_totals_that_nothing_adds_to_go_where_there_are_too_many(
+    session: Session, leader: AtWill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats, "MOST_TOTALS", 2)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO awa.queue_totals (queue, kind, completed_count) "
+            "SELECT 'q', 'k' || n, 1 FROM generate_series(1, 4) AS n"
+        )
+        cursor.execute(
+            "INSERT INTO awa.queue_stats_deltas (minute, queue, kind, completed_count) "
+            "VALUES (date_trunc('minute', now()), 'q', 'k3', 1)"
+        )
+        duty = Stats(session, leader)
+        duty.tick()
+        cursor.execute("SELECT count(*), bool_or(kind = 'k3') FROM awa.queue_totals")
+        assert cursor.fetchone() == (2, True)
+        cursor.execute("INSERT INTO awa.queue_totals (queue, kind, completed_count) VALUES ('q', 'new', 1)")
+        duty.tick()  # not again within the hour
+        cursor.execute("SELECT count(*) FROM awa.queue_totals")
+        assert cursor.fetchone() == (3,)
+
+
 @pytest.mark.parametrize(("worth_it", "left"), [(2, (0, 0)), (3, (2, 0)), (4, (2, 3))])
 def test_table_is_vacuumed_when_it_is_worth_it(
     session: Session, leader: AtWill, monkeypatch: pytest.MonkeyPatch, worth_it: int, left: tuple[int, int]
