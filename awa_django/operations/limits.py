@@ -20,7 +20,7 @@ def check_instant(name: str, instant: datetime) -> None:
     if instant.utcoffset() is None:
         raise ValueError(f"{name} must be an aware datetime, not {instant!r}")
     if not EARLIEST <= instant <= LATEST:
-        raise ValueError(f"{name} must be in the years 1 to 9999, not {instant!r}")
+        raise ValueError(f"{name} must be between 0001-02-01 and 9999-12-01, not {instant.isoformat(' ')}")
 
 
 def check_priority(priority: int) -> None:

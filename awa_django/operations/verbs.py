@@ -87,7 +87,7 @@ def reschedule(
     then, as it can run already.
 
     Raises:
-        ValueError: ``run_at`` is naive, or outside the years 1 to 9999.
+        ValueError: ``run_at`` is naive, or outside 0001-02-01 to 9999-12-01.
     """
     check_instant("run_at", run_at)
 

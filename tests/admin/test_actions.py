@@ -20,7 +20,7 @@ from awa_django import operations
 from awa_django.admin import actions
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
 from awa_django.storage.claim import ClaimRequest, claim
-from tests.factories import insert_job
+from tests.factories import insert_job, reload_job
 
 pytestmark = pytest.mark.django_db
 
@@ -125,12 +125,37 @@ def test_reschedule_moves_the_job_and_its_page(root: Client) -> None:
     assert b"Reschedule, run_at 2030-01-02" in root.get(page["Location"]).content  # its log
 
 
-def test_a_year_that_cannot_be_stored_is_an_answer_not_an_error(root: Client) -> None:
+RANGE = "must be between 0001-02-01 and 9999-12-01"
+NO_HOUR = "interpreted in time zone Europe/Berlin; it may be ambiguous or it may not exist."
+
+
+@pytest.mark.parametrize(
+    ("date", "time", "problem"),
+    [
+        ("9999-12-31", "23:59:59", f"{RANGE}, not 9999-12-31 23:59:59+01:00"),
+        ("0001-01-01", "00:00", RANGE),
+        ("2027-03-28", "02:30", NO_HOUR),  # the clocks skip it
+        ("2027-10-31", "02:30", NO_HOUR),  # and have this one twice
+        ("2027-02-30", "10:00", "Enter a valid date."),
+        ("10000-01-01", "10:00", "Enter a valid date."),
+    ],
+)
+def test_an_instant_that_is_none_is_an_answer_not_an_error(
+    date: str, time: str, problem: str, root: Client, settings: Any
+) -> None:
+    settings.TIME_ZONE = "Europe/Berlin"
     job_id = insert_job()
-    data = {"confirmed": "1", "run_at_0": "9999-12-30", "run_at_1": "10:00"}
+    data = {"confirmed": "1", "run_at_0": date, "run_at_1": time}
     response = post(root, HotJob, "reschedule_jobs", [job_id], **data)
     assert said(response) == []
-    assert b"must be in the years 1 to 9999" in response.content
+    assert problem in response.content.decode()
+    assert reload_job(job_id).state == "available"
+    if not date.startswith("0001"):  # for a pause it has passed
+        [message] = said(
+            root.post(reverse("admin:awa_queuemeta_pause"), {"queue": "m", "until": f"{date}T{time}"})
+        )
+        assert problem.removesuffix(".") in message or "Enter a valid date/time." in message
+    assert not QueueMeta.objects.exists()
 
 
 def test_move_and_a_name_that_is_no_queue(root: Client) -> None:
@@ -210,7 +235,7 @@ def test_a_pause_does_not_shorten_one_that_somebody_else_began_meanwhile(root: C
         ({"until": "2001-01-01T00:00"}, "has passed"),
         ({"until": "soon"}, "Enter a valid date/time"),
         ({"lasts": "17"}, "Select a valid choice"),
-        ({"until": "9999-12-31T00:00"}, "years 1 to 9999"),
+        ({"until": "9999-12-31T00:00"}, "must be between 0001-02-01 and 9999-12-01, not 9999-12-31 00:00:00"),
     ],
 )
 def test_an_end_that_is_none_pauses_nothing(data: dict[str, str], problem: str, root: Client) -> None:
