@@ -26,6 +26,22 @@ def check_database(**_: Any) -> list[CheckMessage]:
 
 
 @register(TAG)
+def check_time_zone(**_: Any) -> list[CheckMessage]:
+    """Django reads instants as such, not as the wall clock of ``TIME_ZONE``."""
+    if settings.USE_TZ:
+        return []
+    return [
+        Error(
+            "USE_TZ is False: Django then reads instants without their time zone, in which an hour is there "
+            "twice when clocks go back. The pages of the admin and the awa_* commands fail on them.",
+            hint="Set USE_TZ = True, as Django has it by default. A project that only enqueues and runs "
+            "jobs can silence this.",
+            id="awa.E007",
+        )
+    ]
+
+
+@register(TAG)
 def check_declarations(**_: Any) -> list[CheckMessage]:
     """What the decorators could not look at, because modules were still loading."""
     messages: list[CheckMessage] = []

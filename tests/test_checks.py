@@ -6,7 +6,7 @@ import pytest
 from django.core.checks import run_checks
 
 from awa_django import job, periodic, registry
-from awa_django.checks import check_database, check_declarations
+from awa_django.checks import check_database, check_declarations, check_time_zone
 from awa_django.router import AwaRouter
 
 if TYPE_CHECKING:
@@ -54,6 +54,14 @@ def test_alias_must_be_postgresql_and_another_than_default_is_warned_of(
     settings.AWA = {"DATABASE": "queue"}
     monkeypatch.setattr("awa_django.checks.connections", {"queue": Fake(engine.rsplit(".", 1)[1])})
     assert ids(check_database()) == expected
+
+
+def test_naive_instants_are_an_error(settings: Any) -> None:
+    assert check_time_zone() == []
+    settings.USE_TZ = False
+    [message] = check_time_zone()
+    assert message.id == "awa.E007"
+    assert "awa.E007" in ids(run_checks())
 
 
 class RouterTo:
