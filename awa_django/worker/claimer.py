@@ -219,6 +219,8 @@ class Claimer:
                     logger.info("claiming works again")
                 failures, logged_at = 0, float("-inf")
             except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
+                if self._empty_looks:  # an answer that got lost may have brought jobs: idle from here
+                    self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
                 shortest, longest = RETRY_SECONDS
                 wait = min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0)
                 failures = min(failures + 1, 16)

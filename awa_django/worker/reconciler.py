@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib import metadata
 
 from awa_django import failpoints
+from awa_django.conf import get_settings
 from awa_django.logs import get_logger
 from awa_django.storage import inspect, instances, rescue
 from awa_django.storage.instances import Instance
@@ -32,7 +34,10 @@ logger = get_logger(__name__)
 
 # A row must be unknown to its child at two looks in a row, and at least this old.
 MIN_AGE = timedelta(seconds=2)
+# Ticks from one announcement to the next; idle children, too, are looked after then.
 ANNOUNCE_EVERY = 10
+# Seconds that an idle child's next claim may be late before its answer is taken for lost.
+LATE = 0.5
 FORGET_AFTER = timedelta(hours=1)
 
 
@@ -72,6 +77,7 @@ class Reconciler(Service):
         self._dead: list[_Dead] = []
         self._lock = threading.Lock()
         self._suspects: set[Attempt] = set()
+        self._known_until_ns = 0
         self._ticks = 0
         self._announced: list[str] = []
         self._clocks = ClockComparison()
@@ -108,9 +114,11 @@ class Reconciler(Service):
                 unsettled_count += 1
         if unsettled_count:
             return 0.05
-        self._reconcile()
         names = [child.name for child in self._children()]
-        if self._ticks % ANNOUNCE_EVERY == 0 or names != self._announced:
+        is_turn = self._ticks % ANNOUNCE_EVERY == 0
+        if is_turn or not self._are_idle():
+            self._reconcile()
+        if is_turn or names != self._announced:
             self._announce()
             self._announced = names
         self._ticks += 1
@@ -146,21 +154,33 @@ class Reconciler(Service):
         self.superseded_count += sum(len(each.superseded) for each in settlements)
         return not any(each.blocked for each in settlements)
 
+    def _are_idle(self) -> bool:
+        """Whether no child can have claimed anything since all rows were last seen to be known.
+
+        Each claim of an idle child has come back, and brought nothing; one whose answer is missing is late.
+        """
+        late_ns = time.monotonic_ns() - int((get_settings().poll_interval.total_seconds() + LATE) * 1e9)
+        return not self._suspects and all(
+            0 < child[Counter.IDLE_SINCE_NS] < self._known_until_ns
+            and child[Counter.CLAIMER_TICK_NS] > late_ns
+            for child in self._children()
+        )
+
     def _reconcile(self) -> None:
         children = list(self._children())
         if not children:
             return
+        known_until_ns = time.monotonic_ns() - int(MIN_AGE.total_seconds() * 1e9)
         with self._session.use() as connection:
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
-            if not runs:
-                self._suspects = set()
-                return
-            known = {slot.attempt for child in children for slot in child.slots()}
+            known = {slot.attempt for child in children for slot in child.slots()} if runs else set()
             unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
             forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]
             if forgotten:
                 self._release(connection, forgotten)
         self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
+        if not unknown:
+            self._known_until_ns = known_until_ns
 
     def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
         logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))

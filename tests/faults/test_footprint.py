@@ -57,8 +57,8 @@ def test_idle_worker_asks_little(start_worker_at: StartWorkerAt, observe: Observ
         time.sleep(3)
         both = rate(database)
         assert worker.stop() == other.stop() == 0
-    assert leader < 7.5
-    assert both - leader < 4
+    assert leader < 6.5
+    assert both - leader < 3
     observe(
         f"{leader:.1f} transactions a second by the worker that leads, of which promotion looks make 2; "
         f"{both - leader:.1f} by each further one"

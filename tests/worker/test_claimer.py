@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connection
 from django.test import override_settings
@@ -272,3 +273,20 @@ def test_timeouts_are_those_of_the_kinds(session: Session) -> None:
     with override_settings(AWA={"TIMEOUT": timedelta(seconds=9)}):
         timeouts = json.loads(Desk(session).claimer._request.timeouts)
     assert (timeouts["tests.job"], timeouts["tests.timed"], timeouts["tests.older"]) == (9.0, 60.0, 60.0)
+
+
+def test_idle_claimer_that_fails_is_idle_from_then_on(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer may have got lost with jobs in it: the reconciler must look again."""
+    desk = Desk(session)
+    desk.claimer.tick()
+    since = desk.reader[Counter.IDLE_SINCE_NS]
+
+    def fail() -> float:
+        raise psycopg.OperationalError("away")
+
+    monkeypatch.setattr(desk.claimer, "tick", fail)
+    desk.claimer.start()
+    wait_until(lambda: desk.reader[Counter.IDLE_SINCE_NS] > since)
+    desk.claimer.stop()

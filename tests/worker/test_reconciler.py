@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from awa_django.storage.rows import Attempt
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
 from awa_django.worker.options import WorkerOptions
-from awa_django.worker.reconciler import MIN_AGE, Reconciler
+from awa_django.worker.reconciler import ANNOUNCE_EVERY, MIN_AGE, Reconciler
 from awa_django.worker.slots import Counter, Phase
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job, update_job
@@ -162,6 +163,39 @@ def test_suspect_that_is_known_at_the_second_look_is_left(reconciler: Reconciler
     reconciler.tick()
     reconciler.tick()
     assert state(attempt) == "running"
+
+
+def idle(child: FakeChild, *, seconds: float = 60.0, last_claim: float = 0.0) -> None:
+    """The child has found nothing for so long, and its last claim came back so many seconds ago."""
+    child.writer.set(Counter.IDLE_SINCE_NS, time.monotonic_ns() - int(seconds * 1e9))
+    child.writer.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns() - int(last_claim * 1e9))
+
+
+def test_idle_children_are_looked_after_only_now_and_then(reconciler: Reconciler, child: FakeChild) -> None:
+    idle(child)
+    reconciler.tick()
+    lost = running()  # of a claim that the server ended long after its worker had given it up
+    for _ in range(ANNOUNCE_EVERY - 1):
+        reconciler.tick()
+    reconciler.tick()
+    assert state(lost) == "running"  # suspected
+    reconciler.tick()
+    assert state(lost) == "available"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last_claim"), [(0.5, 0.0), (60.0, 5.0)], ids=["idle just now", "answer is late"]
+)
+def test_children_that_may_have_lost_an_answer_are_looked_after_at_once(
+    reconciler: Reconciler, child: FakeChild, seconds: float, last_claim: float
+) -> None:
+    idle(child)
+    reconciler.tick()
+    lost = running()
+    idle(child, seconds=seconds, last_claim=last_claim)
+    reconciler.tick()
+    reconciler.tick()
+    assert state(lost) == "available"
 
 
 def instances() -> list[tuple[Any, ...]]:
