@@ -29,8 +29,6 @@ PAIRS = 500
 MOST_PAIRS = 10_000
 PROCESSES = 2_000
 KINDS, AVAILABLE_SAMPLED = 1_000, 1_000
-# A process refreshes its row every 15 s.
-SILENT_AFTER = 60.0
 
 
 def render() -> str:
@@ -39,7 +37,7 @@ def render() -> str:
 
 
 def collect() -> list[Family]:
-    """All metrics now, by twelve statements in one transaction, however many jobs there are."""
+    """All metrics now, by eleven statements in one transaction, however many jobs there are."""
     settings = get_settings()
     alias, target = settings.database, settings.drain_target
     connection = connections[alias]
@@ -49,15 +47,14 @@ def collect() -> list[Family]:
         cap = CAP if len(names) <= MANY else CAP_OF_MANY
         queues = status.queue_status(connection, names, cap=cap, soon=target)
         lag = status.promotion_lag(connection)
-        workers = status.workers(connection, limit=PROCESSES)
-        leaders = status.leaders(connection)
+        processes = status.processes(connection, limit=PROCESSES)
         waiting = survey.waiting_kinds(connection, sample=AVAILABLE_SAMPLED, limit=KINDS)
         totals = stats.totals(connection, limit=PAIRS)
         pairs = stats.count_totals(connection, limit=MOST_PAIRS)
         means = stats.mean_runs(connection, minutes=scaling.MEAN_MINUTES)
     return [
         *_queues(queues),
-        *_wanted(scaling.wanted(queues, workers, means, target=target)),
+        *_wanted(scaling.wanted(queues, processes.workers, means, target=target)),
         gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", cap),
         gauge(
             "awa_promotion_lag_seconds", "How long the first deferred job has been due.", max(lag or 0.0, 0.0)
@@ -67,12 +64,12 @@ def collect() -> list[Family]:
             "Kinds of waiting jobs that this process has no handler for.",
             sum(registry.find(kind) is None for kind in waiting),
         ),
-        *_workers(workers),
+        *_workers(processes.workers),
         Family(
             "awa_leader",
             "gauge",
             "Whether a worker does this duty of the whole installation.",
-            [("", {"duty": each.duty}, int(each.holder is not None)) for each in leaders],
+            [("", {"duty": each.duty}, int(each.holder is not None)) for each in processes.leaders],
         ),
         *_totals(totals),
         gauge(
@@ -139,7 +136,7 @@ def _workers(workers: Sequence[status.WorkerStatus]) -> Iterator[Family]:
 
 
 def _state(worker: status.WorkerStatus) -> str:
-    if worker.unseen_seconds > SILENT_AFTER:
+    if worker.is_silent(get_settings().stale_after):
         return "silent"
     return "draining" if worker.draining else "alive"
 

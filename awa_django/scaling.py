@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from django.db import connections, transaction
 
+from awa_django.conf import get_settings
 from awa_django.storage import stats, status
 from awa_django.storage.queues import known_queues
 
@@ -18,8 +19,6 @@ MEAN_MINUTES = 60
 UNKNOWN_MEAN = 1.0
 # Of a worker that is yet to start: the default of --concurrency.
 DEFAULT_SLOTS = 8
-# A process refreshes its row every 15 s.
-SILENT_AFTER = 60.0
 QUEUES, PROCESSES = 200, 2_000
 # Milliseconds: an answer that takes longer comes too late to scale by.
 PATIENCE = 5_000
@@ -107,7 +106,8 @@ def rounded(load: float) -> int:
 
 def _measured(queue: str, workers: Sequence[status.WorkerStatus]) -> int:
     """The slots that a worker of the queue has, in the mean."""
-    alive = [each for each in workers if each.unseen_seconds <= SILENT_AFTER and not each.draining]
+    stale_after = get_settings().stale_after
+    alive = [each for each in workers if not each.is_silent(stale_after) and not each.draining]
     serving = {each.name for each in alive if each.supervisor is None and queue in each.queues}
     slots = [each.concurrency for each in alive if each.supervisor in serving]
     if not slots:

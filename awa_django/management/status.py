@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from awa_django.storage import inspect, status
 from awa_django.storage.dashboard import SOON
 from awa_django.storage.insert import database_now
+from awa_django.storage.limits import limit_reading
 from awa_django.storage.queues import known_queues
 
 QUEUES_SHOWN = 200
 WORKERS_SHOWN = 500
 SPANS = (1, 5, 15)
-# A process refreshes its row every 15 s.
-SILENT_AFTER = timedelta(minutes=1)
-# Three counts for each queue: with many queues each stops sooner, half a million index entries in all.
-CAP, CAP_OF_MANY, MANY = 10_000, 1_000, 20
-# Milliseconds: a glance that takes longer is none, and must not add to the load.
-PATIENCE = 10_000
+# Of a statement: a glance that takes longer is none, and must not add to the load.
+PATIENCE = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,30 +47,39 @@ class Status:
         return max(waits, default=0.0)
 
 
-def ask(alias: str) -> Status:
-    """The state now, by some short statements in one transaction."""
+@contextmanager
+def reading(alias: str) -> Iterator[BaseDatabaseWrapper]:
+    """A transaction that reads, whose statements are bounded and planned in the order of their indexes."""
     connection = connections[alias]
     with transaction.atomic(using=alias):
-        status.limit_statement(connection, milliseconds=PATIENCE)
-        cap, queues = ask_queues(alias)
+        limit_reading(connection, longest=PATIENCE)
+        yield connection
+        # What was set in it goes with it, also in a transaction that goes on.
+        transaction.set_rollback(True, using=alias)
+
+
+def ask(alias: str) -> Status:
+    """The state now, by some short statements in one transaction."""
+    with reading(alias) as connection:
+        cap, queues = ask_queues(connection)
+        found = status.processes(connection, limit=WORKERS_SHOWN)
         return Status(
             now=database_now(connection),
             schema_version=inspect.schema_version(connection),
             cap=cap,
             queues=queues,
-            workers=status.workers(connection, limit=WORKERS_SHOWN),
-            leaders=status.leaders(connection),
+            workers=found.workers,
+            leaders=found.leaders,
             throughput=status.throughput(connection, SPANS),
             promotion_lag=status.promotion_lag(connection),
         )
 
 
-def ask_queues(alias: str) -> tuple[int, list[status.QueueStatus]]:
+def ask_queues(connection: BaseDatabaseWrapper) -> tuple[int, list[status.QueueStatus]]:
     """The highest number that is shown as one, and all queues that are known from somewhere."""
-    connection = connections[alias]
     names = known_queues(connection, limit=QUEUES_SHOWN)
-    cap = CAP if len(names) <= MANY else CAP_OF_MANY
-    return cap, status.queue_status(connection, names, cap=cap + 1, soon=SOON)
+    cap = status.cap_for(len(names))
+    return cap, status.queue_status(connection, names, cap=cap + 1, soon=SOON, with_others=True)
 
 
 def queue_document(queue: status.QueueStatus, *, cap: int) -> dict[str, Any]:

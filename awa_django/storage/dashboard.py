@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,23 +10,20 @@ from typing import Any, NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
 from awa_django.storage.cron_jobs import ListedSchedule, list_cron_jobs
-from awa_django.storage.promote import next_due
 from awa_django.storage.queues import known_queues
+from awa_django.storage.status import Processes, QueueStatus, cap_for, processes, queue_status
 
 # A statement that takes longer is ended, and no further one is begun when all have taken that long: a
 # look at the database takes twice this at most.
 STATEMENT_TIMEOUT = timedelta(seconds=2)
 QUEUES_CAP = 100
-# Entries of indexes read to count what is in the queues: four counts each, 0.1 s at most.
-COUNTED_IN_QUEUES = 160_000
-LOWEST_CAP, HIGHEST_CAP = 1_000, 10_000
 RUNNING_CAP = 2_000
-# Read by their rows: the index of failed jobs does not know their queue.
-FAILED_CAP = 2_000
 WORKERS_CAP = 500
 MINUTES = 60
 # Rollups have a row for each minute, queue and kind in which something ended.
 ROLLUPS_CAP = 5_000
+# Deferred jobs of each span are counted so far.
+SPAN_CAP = 10_000
 SOON = timedelta(hours=1)
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 # The bounds of the spans in which deferred jobs are counted, in seconds from now.
@@ -38,27 +34,6 @@ SPANS: tuple[float, ...] = (
 
 class TooSlow(Exception):
     """The statements took too long together; no further one was begun."""
-
-
-class QueueRow(NamedTuple):
-    """What waits in a queue; each count stops at the cap of the snapshot."""
-
-    queue: str
-    paused: bool
-    paused_by: str | None
-    runnable: int
-    oldest_run_at: datetime | None
-    deferred: int
-    due_soon: int
-    overdue: int
-
-
-class RunningRow(NamedTuple):
-    job_id: int
-    kind: str
-    queue: str
-    worker: str | None
-    started_at: datetime | None
 
 
 class StatsRow(NamedTuple):
@@ -82,32 +57,12 @@ class StatsRow(NamedTuple):
 
 
 class SpanRow(NamedTuple):
-    """Jobs of a span, counted to HIGHEST_CAP; ``estimate`` says how many there are beyond it, if known."""
+    """Jobs of a span, counted to SPAN_CAP; ``estimate`` says how many there are beyond it, if known."""
 
     counted: int
+    first_at: datetime | None = None
+    """When the first of them is due."""
     estimate: int | None = None
-
-
-class WorkerRow(NamedTuple):
-    name: str
-    supervisor: str | None
-    hostname: str
-    pid: int
-    queues: list[str]
-    concurrency: int
-    running_count: int
-    draining: bool
-    started_at: datetime
-    last_seen_at: datetime
-    silent: bool
-
-
-class DutyRow(NamedTuple):
-    """A duty, and who does it: None when nobody does."""
-
-    duty: str
-    holder: str | None
-    epoch: int
 
 
 class TableRow(NamedTuple):
@@ -127,44 +82,44 @@ class Snapshot:
     """All that the dashboard shows, at one instant of the database's clock."""
 
     now: datetime
-    next_due_at: datetime | None
-    queues: list[QueueRow]
+    queues: list[QueueStatus]
     queue_cap: int
     """Where the counts of ``queues`` stop: that many means as many or more."""
-    running: list[RunningRow]
-    failed: dict[str, int]
-    """By queue, among the newest FAILED_CAP."""
+    is_cut: bool
+    """Whether there may be more queues."""
+    processes: Processes
     stats: list[StatsRow]
     frontier: list[SpanRow]
     """Deferred jobs in the spans between SPANS; the first are overdue."""
-    workers: list[WorkerRow]
-    duties: list[DutyRow]
     schedules: list[ListedSchedule]
     tables: list[TableRow]
 
+    @property
+    def overdue_seconds(self) -> float | None:
+        """For how long the first deferred job has been due; None while none is."""
+        since = self.frontier[0].first_at
+        return None if since is None else (self.now - since).total_seconds()
 
-def take_snapshot(connection: Connection, *, stale_after: timedelta) -> Snapshot:
+
+def take_snapshot(connection: Connection) -> Snapshot:
     """Ask for everything in the transaction that is open; roll it back, some of its settings were changed.
 
-    Raises: TooSlow; or the driver's error for a statement that was ended because it took too long.
+    Eight statements. Raises: TooSlow; or the driver's error for a statement that was ended because it took
+    too long.
     """
     hurried = _Hurried(connection)
-    fetch(hurried, "dashboard/bounds", milliseconds=int(STATEMENT_TIMEOUT / timedelta(milliseconds=1)))
-    due = next_due(hurried)
+    milliseconds = int(STATEMENT_TIMEOUT / timedelta(milliseconds=1))
+    [(now, *_)] = fetch(hurried, "dashboard/bounds", milliseconds=milliseconds)
     names = known_queues(hurried, limit=QUEUES_CAP)
-    share = COUNTED_IN_QUEUES // (4 * max(len(names), 1))
-    cap = max(LOWEST_CAP, min(HIGHEST_CAP, share // 1_000 * 1_000))
+    cap = cap_for(len(names))
     return Snapshot(
-        now=due.now,
-        next_due_at=due.run_at,
-        queues=_queues(hurried, names, cap),
+        now=now,
+        queues=queue_status(hurried, names, cap=cap, soon=SOON, with_others=True),
         queue_cap=cap,
-        running=_running(hurried),
-        failed=_failed(hurried),
+        is_cut=len(names) == QUEUES_CAP,
+        processes=processes(hurried, limit=WORKERS_CAP, running_limit=RUNNING_CAP),
         stats=_stats(hurried),
         frontier=_frontier(hurried),
-        workers=_workers(hurried, stale_after),
-        duties=[DutyRow._make(row) for row in fetch(hurried, "dashboard/duties")],
         schedules=list_cron_jobs(hurried),
         tables=[TableRow._make(row) for row in fetch(hurried, "dashboard/tables")],
     )
@@ -183,20 +138,6 @@ class _Hurried:
         return self._connection.cursor()
 
 
-def _queues(connection: Connection, names: Sequence[str], cap: int) -> list[QueueRow]:
-    soon = SOON.total_seconds()
-    rows = fetch(connection, "dashboard/queues", queues=list(names), cap=cap, soon=soon)
-    return sorted(QueueRow._make(row) for row in rows)
-
-
-def _running(connection: Connection) -> list[RunningRow]:
-    return sorted(RunningRow._make(row) for row in fetch(connection, "dashboard/running", cap=RUNNING_CAP))
-
-
-def _failed(connection: Connection) -> dict[str, int]:
-    return dict(fetch(connection, "dashboard/failed", cap=FAILED_CAP))
-
-
 def _stats(connection: Connection) -> list[StatsRow]:
     rows = fetch(connection, "dashboard/stats", minutes=MINUTES, cap=ROLLUPS_CAP)
     return [StatsRow._make(row) for row in rows]
@@ -204,10 +145,5 @@ def _stats(connection: Connection) -> list[StatsRow]:
 
 def _frontier(connection: Connection) -> list[SpanRow]:
     starts, ends = [None, *SPANS], [*SPANS, None]
-    rows = fetch(connection, "dashboard/frontier", starts=starts, ends=ends, cap=HIGHEST_CAP)
+    rows = fetch(connection, "dashboard/frontier", starts=starts, ends=ends, cap=SPAN_CAP)
     return [SpanRow._make(row) for row in rows]
-
-
-def _workers(connection: Connection, stale_after: timedelta) -> list[WorkerRow]:
-    rows = fetch(connection, "dashboard/workers", cap=WORKERS_CAP, stale_after=stale_after.total_seconds())
-    return [WorkerRow._make(row) for row in rows]

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
-
-
-class QueueOverview(NamedTuple):
-    """A queue as the admin shows it. A count stops at the cap given: equal to it means as many or more."""
-
-    queue: str
-    paused: bool
-    paused_at: datetime | None
-    paused_by: str | None
-    paused_until: datetime | None
-    available: int
-    running: int
-    deferred: int
 
 
 def pause_queue(
@@ -39,6 +25,8 @@ class KnownNames(NamedTuple):
     """Names that are known from somewhere, each list sorted and cut."""
 
     queues: list[str]
+    waiting: list[str]
+    """Those of the queues in which jobs wait."""
     kinds: list[str]
     matches: list[str]
     """The kinds that a search means."""
@@ -47,18 +35,12 @@ class KnownNames(NamedTuple):
 def known_names(connection: Connection, *, limit: int, search: str | None = None) -> KnownNames:
     """Queues and kinds for choices, and the kinds in which ``search`` is found; in one statement."""
     rows = fetch(connection, "known_names", limit=limit, search=search or None)
-    queues, kinds, matches = (
-        [name for what, name in rows if what == wanted] for wanted in ("queue", "kind", "match")
+    waiting, declared, kinds, matches = (
+        [name for what, name in rows if what == wanted] for wanted in ("waiting", "declared", "kind", "match")
     )
-    return KnownNames(queues, kinds, matches)
+    return KnownNames(sorted({*waiting, *declared})[:limit], waiting, kinds, matches)
 
 
 def known_queues(connection: Connection, *, limit: int) -> list[str]:
     """The names of queues that were paused, are served, have a kind or have jobs that wait; sorted."""
     return known_names(connection, limit=limit).queues
-
-
-def queue_overview(connection: Connection, queues: Sequence[str], *, cap: int) -> list[QueueOverview]:
-    """What is in each of the queues, counting to ``cap`` at most."""
-    rows = fetch(connection, "queue_overview", queues=list(queues), cap=cap)
-    return [QueueOverview._make(row) for row in rows]

@@ -6,18 +6,29 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+import msgspec
+
 from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.promote import next_due
+
+# Entries of indexes read to count what is in the queues, four counts each: a tenth of a second at most. With
+# many queues each count stops sooner.
+COUNTED = 160_000
+LOWEST_CAP, HIGHEST_CAP = 1_000, 10_000
+# Read by their rows: the index of failed jobs does not know their queue.
+FAILED_CAP = 2_000
 
 
 class QueueStatus(NamedTuple):
     """A queue and what is in it. A count stops at the cap given: equal to it means as many or more.
 
-    ``failed`` counts those among the newest failed jobs of all queues, as many as the cap. The seconds
-    are None where no job waits; those of ``overdue`` are a promotion's delay.
+    ``running`` is exact; ``failed`` counts those among the newest FAILED_CAP failed jobs of all queues. The
+    seconds are None where no job waits; those of ``overdue`` are a promotion's delay.
     """
 
     queue: str
     paused: bool
+    paused_at: datetime | None
     paused_by: str | None
     paused_until: datetime | None
     available: int
@@ -50,13 +61,37 @@ class WorkerStatus(NamedTuple):
     started_at: datetime
     unseen_seconds: float
 
+    def is_silent(self, stale_after: timedelta) -> bool:
+        """Whether it has not been heard of for so long that its jobs are taken back (STALE_AFTER)."""
+        return self.unseen_seconds > stale_after.total_seconds()
+
 
 class LeaderStatus(NamedTuple):
     """A duty and who does it now: None when nobody does."""
 
     duty: str
     holder: str | None
+    epoch: int
     seconds_left: float | None
+
+
+class RunningJob(NamedTuple):
+    """A job that runs, and in which process."""
+
+    job_id: int
+    kind: str
+    queue: str
+    worker: str | None
+    started_at: datetime | None
+
+
+class Processes(NamedTuple):
+    """Who does what."""
+
+    workers: list[WorkerStatus]
+    """Each supervisor before its children."""
+    leaders: list[LeaderStatus]
+    running: list[RunningJob]
 
 
 class Throughput(NamedTuple):
@@ -80,22 +115,49 @@ def limit_statement(connection: Connection, *, milliseconds: int) -> None:
     fetch(connection, "limit_statement", milliseconds=milliseconds)
 
 
+def cap_for(queue_count: int) -> int:
+    """Where to stop counting what is in each of so many queues, so that all counts take little together."""
+    share = COUNTED // (4 * max(queue_count, 1))
+    return max(LOWEST_CAP, min(HIGHEST_CAP, share // 1_000 * 1_000))
+
+
 def queue_status(
-    connection: Connection, queues: Sequence[str], *, cap: int, soon: timedelta
+    connection: Connection, queues: Sequence[str], *, cap: int, soon: timedelta, with_others: bool = False
 ) -> list[QueueStatus]:
-    """What is in each of the queues, counting to ``cap`` at most."""
-    rows = fetch(connection, "status_queues", queues=list(queues), cap=cap, soon=soon.total_seconds())
+    """What is in each of the queues, counting to ``cap`` at most.
+
+    ``with_others``: and in queues that nobody named, and that have jobs which run or failed.
+    """
+    rows = fetch(
+        connection,
+        "queue_status",
+        queues=list(queues),
+        with_others=with_others,
+        cap=cap,
+        failed_cap=FAILED_CAP,
+        soon=soon.total_seconds(),
+    )
     return [QueueStatus._make(row) for row in rows]
+
+
+def processes(connection: Connection, *, limit: int, running_limit: int = 0) -> Processes:
+    """The processes that say they live, the duties, and the first jobs that run; in one statement."""
+    [texts] = fetch(connection, "processes", processes_cap=limit, running_cap=running_limit)
+    return Processes(
+        msgspec.json.decode(texts[0], type=list[WorkerStatus]),
+        msgspec.json.decode(texts[1], type=list[LeaderStatus]),
+        msgspec.json.decode(texts[2], type=list[RunningJob]),
+    )
 
 
 def workers(connection: Connection, *, limit: int) -> list[WorkerStatus]:
     """The processes that say they live, each supervisor before its children."""
-    return [WorkerStatus._make(row) for row in fetch(connection, "status_workers", limit=limit)]
+    return processes(connection, limit=limit).workers
 
 
 def leaders(connection: Connection) -> list[LeaderStatus]:
     """The duties, each with its holder."""
-    return [LeaderStatus._make(row) for row in fetch(connection, "status_leaders")]
+    return processes(connection, limit=0).leaders
 
 
 def throughput(connection: Connection, spans: Sequence[int]) -> list[Throughput]:
@@ -105,5 +167,5 @@ def throughput(connection: Connection, spans: Sequence[int]) -> list[Throughput]
 
 def promotion_lag(connection: Connection) -> float | None:
     """For how many seconds the first deferred job has been due; None when none is."""
-    rows = fetch(connection, "status_lag")
-    return rows[0][0] if rows else None
+    seconds = next_due(connection).seconds
+    return None if seconds is None or seconds > 0 else -seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.queues import known_names
 
 
 def is_standby(connection: Connection) -> bool:
@@ -18,8 +19,8 @@ def waiting_kinds(connection: Connection, *, sample: int, limit: int) -> list[st
 
 
 def waiting_queues(connection: Connection, *, limit: int) -> list[str]:
-    """The queues that have jobs which wait; sorted, ``limit`` of each table."""
-    return [queue for (queue,) in fetch(connection, "waiting_queues", limit=limit)]
+    """The queues that have jobs which wait; sorted, ``limit`` at most."""
+    return known_names(connection, limit=limit).waiting
 
 
 def served_queues(connection: Connection, *, seen_within: timedelta) -> set[str]:

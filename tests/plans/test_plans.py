@@ -263,7 +263,7 @@ OTHERS: dict[str, dict[str, object]] = {
     },
     "catalogue_recent_kinds": {"window": 5000},
     "waiting_kinds": {"sample": 1000, "limit": 1000},
-    "waiting_queues": {"limit": 1000},
+    "known_names": {"limit": 1000, "search": None},
 }
 # Seldom run, on the deferred table, whose every index holds the id and the due time: while the
 # statistics call the table empty any of them may be read, and that is soon over.

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from awa_django.admin.dashboard.format import duration, number
+from awa_django.admin.dashboard.processes import is_silent
 from awa_django.storage.dashboard import Snapshot
 
 # Promotion is a matter of PROMOTE_INTERVAL; this covers that another leader takes over.
@@ -27,7 +28,8 @@ class Alert:
 
 def alerts(snapshot: Snapshot, *, names_workers: bool) -> list[Alert]:
     """``names_workers``: whether the reader may see what processes are called."""
-    serving = [worker for worker in snapshot.workers if worker.concurrency and not worker.silent]
+    workers = snapshot.processes.workers
+    serving = [worker for worker in workers if worker.concurrency and not is_silent(worker)]
     silence = list(_of_silence(snapshot)) if names_workers else []
     if not serving:
         text = _("No worker is running: jobs wait until one is started.")
@@ -36,15 +38,8 @@ def alerts(snapshot: Snapshot, *, names_workers: bool) -> list[Alert]:
     return [*silence, *_of_promotion(snapshot, names_workers), *_of_queues(snapshot, served)]
 
 
-def overdue_for(snapshot: Snapshot) -> float | None:
-    """Seconds since the first deferred job is due; None while none is."""
-    if snapshot.next_due_at is None or snapshot.next_due_at > snapshot.now:
-        return None
-    return (snapshot.now - snapshot.next_due_at).total_seconds()
-
-
 def _of_silence(snapshot: Snapshot) -> Iterator[Alert]:
-    silent = [worker.name for worker in snapshot.workers if worker.silent]
+    silent = [worker.name for worker in snapshot.processes.workers if is_silent(worker)]
     if silent:
         text = ngettext(
             "The process %(name)s has not been heard of for long.",
@@ -55,10 +50,10 @@ def _of_silence(snapshot: Snapshot) -> Iterator[Alert]:
 
 
 def _of_promotion(snapshot: Snapshot, names_workers: bool) -> Iterator[Alert]:
-    lag = overdue_for(snapshot)
+    lag = snapshot.overdue_seconds
     if lag is None or lag <= LATE.total_seconds():
         return
-    holder = next((duty.holder for duty in snapshot.duties if duty.duty == "promote"), None)
+    holder = next((duty.holder for duty in snapshot.processes.leaders if duty.duty == "promote"), None)
     text = _("Promotion is %(lag)s behind.") % {"lag": duration(lag)}
     if holder is None:
         text += " " + _("Nobody does it.")
@@ -69,19 +64,19 @@ def _of_promotion(snapshot: Snapshot, names_workers: bool) -> Iterator[Alert]:
 
 def _of_queues(snapshot: Snapshot, served: Container[str]) -> Iterator[Alert]:
     for queue in snapshot.queues:
-        waiting = number(queue.runnable, snapshot.queue_cap)
-        if queue.paused and queue.runnable:
+        waiting = number(queue.available, snapshot.queue_cap)
+        if queue.paused and queue.available:
             text = ngettext(
                 "Queue %(queue)s is paused, and %(count)s runnable job waits in it.",
                 "Queue %(queue)s is paused, and %(count)s runnable jobs wait in it.",
-                queue.runnable,
+                queue.available,
             )
             yield Alert(text % {"queue": queue.queue, "count": waiting})
-        elif queue.runnable and queue.queue not in served:
+        elif queue.available and queue.queue not in served:
             text = ngettext(
                 "No worker serves the queue %(queue)s, and %(count)s runnable job waits in it.",
                 "No worker serves the queue %(queue)s, and %(count)s runnable jobs wait in it.",
-                queue.runnable,
+                queue.available,
             )
             yield Alert(
                 text % {"queue": queue.queue, "count": waiting},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import pairwise
@@ -12,12 +11,13 @@ from django.template.defaultfilters import filesizeformat
 from django.utils.translation import gettext as _
 
 from awa_django.admin.base import show_instant
-from awa_django.admin.dashboard.alerts import LATE, alerts, overdue_for
+from awa_django.admin.dashboard.alerts import LATE, alerts
 from awa_django.admin.dashboard.charts import minutes, quantiles
 from awa_django.admin.dashboard.format import clock, duration, number
-from awa_django.admin.dashboard.processes import duty_rows, schedule_rows, worker_rows
+from awa_django.admin.dashboard.processes import duty_rows, is_silent, schedule_rows, worker_rows
 from awa_django.admin.dashboard.shared import Look
-from awa_django.storage.dashboard import FAILED_CAP, HIGHEST_CAP, QUEUES_CAP, RUNNING_CAP, SPANS, Snapshot
+from awa_django.storage.dashboard import SPAN_CAP, SPANS, Snapshot
+from awa_django.storage.status import FAILED_CAP
 
 PANELS = (
     "status", "alerts", "tiles", "queues", "frontier", "minutes", "kinds", "workers", "duties", "schedules",
@@ -33,7 +33,11 @@ MANY_DEAD, DEAD_SHARE = 10_000, 0.2
 def panel_context(seen: Look, urls: Mapping[str, str]) -> dict[str, Any]:
     """What the templates need. ``urls`` has the lists that the user may see; other rows are not shown."""
     snapshot = seen.snapshot
-    context: dict[str, Any] = {"urls": urls, "problem": seen.problem, "seen_at": None}
+    context: dict[str, Any] = {
+        "urls": urls,
+        "problem": seen.problem.text if seen.problem else "",
+        "seen_at": None,
+    }
     if snapshot is None:
         return context
     return {
@@ -43,7 +47,7 @@ def panel_context(seen: Look, urls: Mapping[str, str]) -> dict[str, Any]:
         "alerts": alerts(snapshot, names_workers="runtimeinstance" in urls),
         "tiles": _tiles(snapshot, urls),
         "queues": _queue_rows(snapshot),
-        "queues_capped": len(snapshot.queues) == QUEUES_CAP,
+        "queues_capped": snapshot.is_cut,
         "spans": _span_rows(snapshot),
         "minutes": _minute_rows(snapshot),
         "kinds": _kind_rows(snapshot),
@@ -57,10 +61,11 @@ def panel_context(seen: Look, urls: Mapping[str, str]) -> dict[str, Any]:
 def _tiles(snapshot: Snapshot, urls: Mapping[str, str]) -> list[dict[str, Any]]:
     queues, cap = snapshot.queues, snapshot.queue_cap
     hour = minutes(snapshot)
-    slots = sum(worker.concurrency for worker in snapshot.workers if not worker.silent)
-    waits = [_age(snapshot, queue.oldest_run_at) for queue in queues if not queue.paused]
+    slots = sum(worker.concurrency for worker in snapshot.processes.workers if not is_silent(worker))
+    waits = [queue.available_seconds for queue in queues if not queue.paused]
     oldest = max((wait for wait in waits if wait is not None), default=None)
-    lag = overdue_for(snapshot)
+    lag = snapshot.overdue_seconds
+    failed = sum(queue.failed for queue in queues)
     hot, deferred = urls.get("hotjob"), urls.get("deferredjob")
 
     def tile(
@@ -71,7 +76,7 @@ def _tiles(snapshot: Snapshot, urls: Mapping[str, str]) -> list[dict[str, Any]]:
     return [
         tile(
             _("Runnable"),
-            _sum([queue.runnable for queue in queues], cap),
+            _sum([queue.available for queue in queues], cap),
             _("oldest waits %(time)s") % {"time": duration(oldest)}
             if oldest is not None
             else _("nothing waits"),
@@ -79,7 +84,7 @@ def _tiles(snapshot: Snapshot, urls: Mapping[str, str]) -> list[dict[str, Any]]:
         ),
         tile(
             _("Running"),
-            number(len(snapshot.running), RUNNING_CAP),
+            number(sum(queue.running for queue in queues)),
             _("of %(slots)s slots") % {"slots": number(slots)},
             hot and f"{hot}?state=running",
             bad=not slots,
@@ -104,37 +109,35 @@ def _tiles(snapshot: Snapshot, urls: Mapping[str, str]) -> list[dict[str, Any]]:
         ),
         tile(
             _("Failed"),
-            number(sum(snapshot.failed.values()), FAILED_CAP),
+            number(failed, FAILED_CAP),
             _("%(count)s in the hour") % {"count": number(sum(minute.failed for minute in hour))},
             hot and f"{hot}?state=failed",
-            bad=bool(snapshot.failed),
+            bad=failed > 0,
         ),
     ]
 
 
 def _queue_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     cap = snapshot.queue_cap
-    running = Counter(job.queue for job in snapshot.running)
     ended = {row.queue: row for row in snapshot.stats if row.queue is not None}
-    failed_cap = FAILED_CAP if sum(snapshot.failed.values()) >= FAILED_CAP else None
+    is_cut = sum(queue.failed for queue in snapshot.queues) >= FAILED_CAP
     rows = []
     for queue in snapshot.queues:
         in_hour = ended.get(queue.queue)
-        failed = snapshot.failed.get(queue.queue, 0)
         rows.append(
             {
                 "name": queue.queue,
                 "paused": queue.paused,
                 "paused_by": queue.paused_by,
-                "runnable": number(queue.runnable, cap),
-                "oldest": duration(_age(snapshot, queue.oldest_run_at)),
-                "running": number(running[queue.queue], RUNNING_CAP),
+                "runnable": number(queue.available, cap),
+                "oldest": duration(_above_zero(queue.available_seconds)),
+                "running": number(queue.running),
                 "deferred": number(queue.deferred, cap),
                 "due_soon": number(queue.due_soon, cap),
                 "overdue": number(queue.overdue, cap),
                 # Among the newest ones only, once they are cut off: each queue may have more.
-                "failed": f"{number(failed)}+" if failed_cap else number(failed),
-                "has_failed": failed > 0,
+                "failed": f"{number(queue.failed)}+" if is_cut else number(queue.failed),
+                "has_failed": queue.failed > 0,
                 "ended": number(in_hour.ended if in_hour else 0),
             }
         )
@@ -151,9 +154,9 @@ def _span_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     return [
         {
             "label": label,
-            "count": _about(size) if size > HIGHEST_CAP else number(size, HIGHEST_CAP),
+            "count": _about(size) if size > SPAN_CAP else number(size, SPAN_CAP),
             "bar": max(LONGEST_BAR * size // most, 4) if size else 0,
-            "is_capped": size >= HIGHEST_CAP,
+            "is_capped": size >= SPAN_CAP,
             "is_overdue": place == 0,
         }
         for place, (label, size) in enumerate(zip(labels, sizes, strict=True))
@@ -210,8 +213,8 @@ def _table_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _age(snapshot: Snapshot, instant: Any) -> float | None:
-    return None if instant is None else max((snapshot.now - instant).total_seconds(), 0.0)
+def _above_zero(seconds: float | None) -> float | None:
+    return None if seconds is None else max(seconds, 0.0)
 
 
 def _sum(counts: list[int], cap: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,22 +13,29 @@ from django.utils.translation import gettext as _
 from awa_django.admin.base import distance, show_instant
 from awa_django.admin.dashboard.format import duration, number
 from awa_django.admin.words import SCHEDULE_STATES
+from awa_django.conf import get_settings
 from awa_django.cron import next_fires
 from awa_django.errors import ConfigurationError
 from awa_django.storage.cron_jobs import ListedSchedule
-from awa_django.storage.dashboard import RunningRow, Snapshot, WorkerRow
+from awa_django.storage.dashboard import Snapshot
+from awa_django.storage.status import RunningJob, WorkerStatus
 
 # Of what one child runs; the link leads to the rest.
 JOBS_SHOWN = 5
 FIRES_SHOWN = 3
 
 
+def is_silent(worker: WorkerStatus) -> bool:
+    """Whether it has not been heard of for STALE_AFTER."""
+    return worker.is_silent(get_settings().stale_after)
+
+
 def worker_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The processes, and names that running jobs bear and no process does."""
-    running: dict[str, list[RunningRow]] = defaultdict(list)
-    for job in snapshot.running:
+    running: dict[str, list[RunningJob]] = defaultdict(list)
+    for job in snapshot.processes.running:
         running[job.worker or ""].append(job)
-    rows = [_worker(snapshot, worker, running.pop(worker.name, [])) for worker in snapshot.workers]
+    rows = [_worker(snapshot, worker, running.pop(worker.name, [])) for worker in snapshot.processes.workers]
     rows += [
         {
             "name": name or _("unknown"),
@@ -42,7 +49,10 @@ def worker_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def duty_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
-    return [{"duty": row.duty, "holder": row.holder, "epoch": number(row.epoch)} for row in snapshot.duties]
+    return [
+        {"duty": row.duty, "holder": row.holder, "epoch": number(row.epoch)}
+        for row in snapshot.processes.leaders
+    ]
 
 
 def schedule_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -61,8 +71,8 @@ def schedule_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     ]
 
 
-def _worker(snapshot: Snapshot, worker: WorkerRow, jobs: list[RunningRow]) -> dict[str, Any]:
-    if worker.silent:
+def _worker(snapshot: Snapshot, worker: WorkerStatus, jobs: list[RunningJob]) -> dict[str, Any]:
+    if is_silent(worker):
         health, tone = _("silent"), "failed"
     elif worker.draining:
         health, tone = _("draining"), "retryable"
@@ -74,14 +84,14 @@ def _worker(snapshot: Snapshot, worker: WorkerRow, jobs: list[RunningRow]) -> di
         "place": f"{worker.hostname}:{worker.pid}",
         "queues": ", ".join(worker.queues),
         "slots": worker.concurrency,
-        "seen": show_instant(worker.last_seen_at),
+        "seen": show_instant(snapshot.now - timedelta(seconds=worker.unseen_seconds)),
         "health": health,
         "health_tone": tone,
         **_jobs(snapshot, jobs),
     }
 
 
-def _jobs(snapshot: Snapshot, jobs: list[RunningRow]) -> dict[str, Any]:
+def _jobs(snapshot: Snapshot, jobs: list[RunningJob]) -> dict[str, Any]:
     """What runs, longest first."""
     oldest_first = sorted(jobs, key=lambda job: job.started_at or snapshot.now)
     return {

@@ -11,6 +11,7 @@ import hashlib
 import time
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 import msgspec
 import psycopg
@@ -29,12 +30,29 @@ KEPT_FOR = timedelta(minutes=10)
 LOOK_AGAIN_EVERY = 0.05
 
 
+class Problem(StrEnum):
+    """Why there is no newer snapshot. It is kept for all viewers: each reads it in his language."""
+
+    TOO_SLOW = "too slow"
+    LOCKED = "locked"
+    FIRST = "first"
+
+    @property
+    def text(self) -> str:
+        if self is Problem.LOCKED:
+            return _("A table is locked, by a migration or by VACUUM FULL.")
+        if self is Problem.FIRST:
+            return _("Somebody else is asking the database for the first time.")
+        seconds = STATEMENT_TIMEOUT.total_seconds()
+        return _("The database did not answer within %(seconds)d seconds.") % {"seconds": seconds}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """What is known: the newest snapshot, if any, and why there is no newer one."""
 
     snapshot: Snapshot | None
-    problem: str = ""
+    problem: Problem | None = None
 
 
 def look() -> Look:
@@ -44,20 +62,20 @@ def look() -> Look:
     seen = _last_seen()
     if seen is None:
         seen = _wait_for_first()
-    return seen or Look(snapshot=None, problem=_("Somebody else is asking the database for the first time."))
+    return seen or Look(snapshot=None, problem=Problem.FIRST)
 
 
 def _look_at_database() -> Look:
     try:
         seen = Look(snapshot=_ask())
     except TooSlow:
-        seen = _say_why(_too_slow())
+        seen = _say_why(Problem.TOO_SLOW)
     except OperationalError as exc:
         cause = exc.__cause__
         if isinstance(cause, psycopg.errors.QueryCanceled):
-            seen = _say_why(_too_slow())
+            seen = _say_why(Problem.TOO_SLOW)
         elif isinstance(cause, psycopg.errors.LockNotAvailable):
-            seen = _say_why(_("A table is locked, by a migration or by VACUUM FULL."))
+            seen = _say_why(Problem.LOCKED)
         else:
             raise
     cache.set(_key("seen"), msgspec.json.encode(seen).decode(), KEPT_FOR.total_seconds())
@@ -68,19 +86,14 @@ def _ask() -> Snapshot:
     """A snapshot in a transaction, or a savepoint, whose settings are undone with it."""
     settings = get_settings()
     with transaction.atomic(using=settings.database):
-        snapshot = take_snapshot(connections[settings.database], stale_after=settings.stale_after)
+        snapshot = take_snapshot(connections[settings.database])
         transaction.set_rollback(True, using=settings.database)
     return snapshot
 
 
-def _say_why(problem: str) -> Look:
+def _say_why(problem: Problem) -> Look:
     before = _last_seen()
     return Look(snapshot=before.snapshot if before else None, problem=problem)
-
-
-def _too_slow() -> str:
-    seconds = STATEMENT_TIMEOUT.total_seconds()
-    return _("The database did not answer within %(seconds)d seconds.") % {"seconds": seconds}
 
 
 def _last_seen() -> Look | None:

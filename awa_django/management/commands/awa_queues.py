@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from datetime import datetime, timedelta
 
 from django.core.management.base import CommandError
-from django.db import connections, transaction
+from django.db import connections
 
 from awa_django import operations
 from awa_django.management import arguments, status
@@ -15,7 +15,6 @@ from awa_django.management.commands.awa_status import show_queues
 from awa_django.management.output import instant
 from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
-from awa_django.storage.status import limit_statement
 
 # Names that are looked through for the one that is paused.
 NAMES_AT_MOST = 10_000
@@ -51,9 +50,8 @@ class Command(OperatorCommand):
         return 0
 
     def _list(self) -> None:
-        with transaction.atomic(using=self.alias):
-            limit_statement(connections[self.alias], milliseconds=status.PATIENCE)
-            cap, queues = status.ask_queues(self.alias)
+        with status.reading(self.alias) as connection:
+            cap, queues = status.ask_queues(connection)
         if self.options["json"]:
             self.out.document([status.queue_document(queue, cap=cap) for queue in queues])
         else:

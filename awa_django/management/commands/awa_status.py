@@ -9,12 +9,13 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from awa_django.conf import get_settings
 from awa_django.management import arguments, status
 from awa_django.management.base import MISUSED, NOT_AS_ASKED, OperatorCommand
 from awa_django.management.output import Cell, duration, instant, number, shorten
 from awa_django.management.status import Status
 from awa_django.storage.inspect import SCHEMA_VERSION
-from awa_django.storage.status import QueueStatus, Throughput
+from awa_django.storage.status import FAILED_CAP, QueueStatus, Throughput
 
 
 class Command(OperatorCommand):
@@ -135,7 +136,7 @@ def show_queues(command: OperatorCommand, queues: list[QueueStatus], cap: int) -
             number(queue.deferred, cap=cap),
             number(queue.due_soon, cap=cap),
             number(queue.overdue, cap=cap, style="warning"),
-            number(queue.failed, cap=cap, style="bad"),
+            number(queue.failed, cap=FAILED_CAP - 1, style="bad"),
         )
         for queue in queues
     ]
@@ -153,7 +154,7 @@ def _slow(seconds: float | None, bound: float) -> Any:
 
 def _worker_rows(found: Status) -> Iterator[tuple[Cell | str, ...]]:
     for worker in found.workers:
-        is_silent = worker.unseen_seconds > status.SILENT_AFTER.total_seconds()
+        is_silent = worker.is_silent(get_settings().stale_after)
         state = "silent" if is_silent else "draining" if worker.draining else "alive"
         yield (
             worker.name if worker.supervisor is None else f"  {worker.name}",

@@ -1,5 +1,6 @@
--- What the choices of filters are: 'queue' with the names of queues that were paused, are served, have a kind
--- or have jobs that wait; 'kind' with the kinds of the catalogue, and 'match' with those that a search means.
+-- Names that are known from somewhere: 'waiting' with the queues of jobs that wait; 'declared' with those of
+-- queues that were paused, are served, or have a kind or a schedule; 'kind' with the kinds of the catalogue, and
+-- 'match' with those that a search means.
 -- Params: limit (names of each at most), search (a part of kinds, whatever their case; null: no search).
 -- Index: jobs_hot_claim and scheduled_jobs_queue_due, one probe a queue (loose scans); job_kinds_pkey.
 WITH RECURSIVE available_queue AS (
@@ -33,7 +34,19 @@ deferred_queue AS (
     WHERE deferred_queue.queue IS NOT NULL
 )
 (
-    SELECT 'queue', known.queue
+    SELECT 'waiting', waiting.queue
+    FROM (
+        (SELECT available_queue.queue FROM available_queue LIMIT %(limit)s::integer)
+        UNION
+        (SELECT deferred_queue.queue FROM deferred_queue LIMIT %(limit)s::integer)
+    ) AS waiting (queue)
+    WHERE waiting.queue IS NOT NULL
+    ORDER BY waiting.queue
+    LIMIT %(limit)s::integer
+)
+UNION ALL
+(
+    SELECT 'declared', declared.queue
     FROM (
         SELECT meta.queue FROM awa.queue_meta AS meta
         UNION
@@ -42,13 +55,9 @@ deferred_queue AS (
         SELECT unnest(instance.queues) FROM awa.runtime_instances AS instance
         UNION
         SELECT cron.queue FROM awa.cron_jobs AS cron
-        UNION
-        (SELECT available_queue.queue FROM available_queue LIMIT %(limit)s::integer)
-        UNION
-        (SELECT deferred_queue.queue FROM deferred_queue LIMIT %(limit)s::integer)
-    ) AS known (queue)
-    WHERE known.queue IS NOT NULL
-    ORDER BY known.queue
+    ) AS declared (queue)
+    WHERE declared.queue IS NOT NULL
+    ORDER BY declared.queue
     LIMIT %(limit)s::integer
 )
 UNION ALL

@@ -2,7 +2,9 @@
 -- lower limit), wait for no lock, and read rows by an index that has them in the order asked for, whatever
 -- the statistics say (see plan_in_order.sql).
 -- Params: milliseconds.
+-- Returns the clock of the transaction, first.
 SELECT
+    now(),
     set_config('statement_timeout', least(allowed.longest, %(milliseconds)s::integer)::text, true),
     set_config('lock_timeout', (%(milliseconds)s::integer / 4)::text, true),
     set_config('enable_seqscan', 'off', true),

@@ -1,5 +1,5 @@
 -- How many deferred jobs are due in each span from now, counted to a cap each; beyond it, how many there
--- are by what ANALYZE found out (null where nothing is known).
+-- are by what ANALYZE found out (null where nothing is known); and when the first is due.
 -- Params: starts, ends (parallel arrays: seconds from now; null is without end), cap.
 -- Index: scheduled_jobs_due, and that alone where VACUUM has been: rows are named by pairs of (run_at, id),
 -- the order of no other index.
@@ -26,6 +26,7 @@ span AS (
 )
 SELECT
     counted.count,
+    counted.first_at,
     CASE WHEN counted.count >= %(cap)s::integer THEN (
         -- The instants that are often met have their share of the rows; the others are spread evenly
         -- between the bounds.
@@ -53,9 +54,10 @@ SELECT
     )::bigint END
 FROM span
 CROSS JOIN LATERAL (
-    SELECT count(*)
+    SELECT count(*) AS count, min(capped.run_at) AS first_at
     FROM (
-        SELECT FROM awa.scheduled_jobs AS job
+        SELECT job.run_at
+        FROM awa.scheduled_jobs AS job
         WHERE (job.run_at, job.id) > (span.start, 0::bigint)
           AND (job.run_at, job.id) < (span.finish, 0::bigint)
         ORDER BY job.run_at, job.id
