@@ -22,6 +22,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from awa_django import carry, enqueue_many, registry
 from awa_django.enqueue.around import hooks
 from awa_django.errors import ConfigurationError, InvalidJob
+from awa_django.integrations import opentelemetry
 from awa_django.jobs import Job, job
 from awa_django.outcomes import Cancel, RetryAfter, Snooze
 from awa_django.testing import drain, enqueued_jobs
@@ -250,6 +251,18 @@ def test_request_that_nothing_traces_here_goes_on_by_its_header() -> None:
     drain()
     trace_id = int(PARENT.split("-")[1], 16)
     assert {each.context.trace_id for each in spans()} == {trace_id}
+
+
+@pytest.mark.django_db
+def test_trace_parent_of_the_request_is_carried_where_no_sdk_is_set_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opentelemetry, "_tracer", trace.NoOpTracer())
+    with carry._traced(PARENT):
+        declare(nothing).enqueue()
+    assert enqueued_jobs()[0].metadata == {"traceparent": PARENT}
+    assert [run.outcome for run in drain()] == ["completed"]
+    assert spans() == []
 
 
 @pytest.mark.django_db

@@ -223,6 +223,7 @@ def test_jobs_on_threads_at_once_and_after_each_other_share_no_breadcrumb_and_no
 
     def serve(numbers: list[int]) -> None:
         for number in numbers:
+            sentry_sdk.add_breadcrumb(message="between jobs")
             run_attempt(claimed(handler.kind, number), handler, worker="w")
 
     threads = [threading.Thread(target=serve, args=([number, number + 2],)) for number in (1, 2)]
