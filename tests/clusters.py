@@ -162,6 +162,11 @@ def server_version() -> int:
     return int(re.findall(r"\d+", told.stdout)[0])
 
 
+def binary(name: str) -> Path:
+    """A program beside the server: ``pg_dump``, ``psql``."""
+    return _home().binaries / name
+
+
 def free_port() -> int:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))

@@ -122,7 +122,8 @@ def _candidates() -> Iterator[str]:
 def release(schema: int, directory: Path) -> Release:
     """The release of that version, its files in ``directory``."""
     commit = _git("rev-parse", history()[schema]).decode().strip()
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit, *WHAT_RUNS))) as archive:
+    there = set(_git("ls-tree", "--name-only", commit).decode().split()) & set(WHAT_RUNS)
+    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit, *there))) as archive:
         archive.extractall(directory, filter="data")
     return Release(schema, directory, commit)
 

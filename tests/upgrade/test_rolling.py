@@ -72,8 +72,8 @@ def test_rolling_upgrade(
         assert "Traceback" not in log.text()
     observe(
         f"schema {previous.schema} to {THIS.schema}: {acknowledged.total()} acknowledged jobs, each ended "
-        f"once and counted once ({beside.total()} before the new worker came), {twice} run twice, of a child that "
-        "was killed; the old worker replaced that child; duties went over; doctor clean"
+        f"once and counted once ({beside.total()} before the new worker came), {twice} run twice, of a "
+        "child that was killed; the old worker replaced that child; duties went over; doctor clean"
     )
 
 
