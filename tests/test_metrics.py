@@ -297,6 +297,13 @@ def test_database_that_does_not_answer_is_said_by_the_status(monkeypatch: pytest
     assert raised.value.returncode == 3
 
 
+def test_schema_of_another_release_is_said_with_what_to_run() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE awa.queue_totals RENAME TO not_here_yet")
+    with pytest.raises(CommandError, match=r"`manage\.py migrate awa`"):
+        call_command("awa_metrics")
+
+
 def test_command_prints_or_replaces_a_file(tmp_path: Path) -> None:
     out = StringIO()
     call_command("awa_metrics", stdout=out)

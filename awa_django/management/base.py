@@ -59,7 +59,7 @@ class OperatorCommand(BaseCommand):
         except AwaError as exc:
             raise CommandError(printable(str(exc)), returncode=NOT_AS_ASKED) from exc
         except (DatabaseError, InterfaceError) as exc:
-            raise CommandError(_what_is_wrong(exc), returncode=NOT_ASKED) from exc
+            raise CommandError(what_is_wrong(exc), returncode=NOT_ASKED) from exc
         if code:
             raise SystemExit(code)
 
@@ -78,7 +78,8 @@ class OperatorCommand(BaseCommand):
         self.stderr.write(printable(text), self.style.WARNING)
 
 
-def _what_is_wrong(exc: Exception) -> str:
+def what_is_wrong(exc: Exception) -> str:
+    """One line on an error of the database, with what to do where that is known."""
     state = getattr(exc.__cause__, "sqlstate", None)
     first_line = printable(next(iter(str(exc).strip().splitlines()), type(exc).__name__))
     if state in _NOT_INSTALLED:

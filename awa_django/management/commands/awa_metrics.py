@@ -11,6 +11,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError
 
+from awa_django.management.base import what_is_wrong
 from awa_django.metrics import render
 
 
@@ -30,7 +31,7 @@ class Command(BaseCommand):
         try:
             text = render()
         except (DatabaseError, InterfaceError) as exc:
-            raise CommandError(f"the database could not be asked: {exc}".strip(), returncode=3) from exc
+            raise CommandError(what_is_wrong(exc), returncode=3) from exc
         if output is None:
             self.stdout.write(text, ending="")
             return
