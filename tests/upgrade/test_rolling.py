@@ -14,11 +14,11 @@ import pytest
 from tests.fault_report import Observe
 from tests.upgrade.conftest import Site, Started
 from tests.upgrade.releases import THIS, Release
+from tests.upgrade.states import SOON
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.acceptance, pytest.mark.timeout(600)]
 
-SOON = {"HEARTBEAT_INTERVAL": 1.0, "STALE_AFTER": 6.0, "SWEEP_INTERVAL": 0.5, "PROMOTE_INTERVAL": 0.05}
 ENDED = "completed_count + retried_count + failed_count + cancelled_count"
 
 
