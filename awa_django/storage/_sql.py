@@ -9,11 +9,13 @@ table stays bad: 540 instead of 13,950 jobs/s). Only single inserts are prepared
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
+
+from awa_django.storage.rows import Attempt
 
 
 class Cursor(Protocol):
@@ -64,6 +66,14 @@ def explain(connection: Connection, name: str, /, **params: object) -> dict[str,
         return plan
 
 
-def integers(values: Iterable[int]) -> str:
+def attempt_arrays(attempts: Sequence[Attempt]) -> dict[str, str]:
+    """The parameters ``job_ids`` and ``run_leases``, parallel, in the order of the attempts."""
+    return {
+        "job_ids": _integers(job_id for job_id, _ in attempts),
+        "run_leases": _integers(run_lease for _, run_lease in attempts),
+    }
+
+
+def _integers(values: Iterable[int]) -> str:
     """An array parameter as text: psycopg takes seven times as long over a list (0.7 us an integer)."""
     return "{" + ",".join(map(str, values)) + "}"

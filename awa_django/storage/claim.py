@@ -65,27 +65,13 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
 
 def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
     """Claim as ``claim`` does, and count the pages."""
-    rows = fetch(connection, "claim", **_values(request))
+    rows = fetch(connection, "claim", **_values(request), share=request.share)
     return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
 
 
 def explain_claim(connection: Connection, request: ClaimRequest) -> dict[str, Any]:
     """The plan of that claim, as EXPLAIN gives it in JSON; nothing is claimed."""
-    return explain(connection, "claim", **_values(request))
-
-
-def _values(request: ClaimRequest) -> dict[str, object]:
-    return {
-        "queues": list(request.limits),
-        "limits": list(request.limits.values()),
-        "total": request.total,
-        "share": request.share,
-        "worker": request.worker,
-        "timeouts": request.timeouts,
-        "hold": request.hold,
-        "aging_kinds": list(request.aging_kinds),
-        "excluded_kinds": list(request.excluded_kinds),
-    }
+    return explain(connection, "claim", **_values(request), share=request.share)
 
 
 def claim_behind(
@@ -99,19 +85,12 @@ def claim_behind(
     rows = fetch(
         connection,
         "claim_behind",
-        queues=list(request.limits),
-        limits=list(request.limits.values()),
-        total=request.total,
+        **_values(request),
         place_queues=[queue for queue, _ in behind],
         after_priorities=[place.priority for _, place in behind],
         after_run_ats=[place.run_at for _, place in behind],
         after_ids=[place.job_id for _, place in behind],
         last_priorities=[LOWEST_PRIORITY if place == BEGINNING else place.priority for _, place in behind],
-        worker=request.worker,
-        timeouts=request.timeouts,
-        hold=request.hold,
-        aging_kinds=list(request.aging_kinds),
-        excluded_kinds=list(request.excluded_kinds),
     )
     return Claimed(
         [ClaimedJob._make(row[:9]) for row in rows],
@@ -157,3 +136,16 @@ def claimed_args(connection: Connection, attempt: Attempt) -> str | None:
 def quarantine(connection: Connection, job_id: int, entry: str) -> bool:
     """Cancel an available job whose row refuses every claim; False if it has moved on."""
     return bool(fetch(connection, "quarantine", job_id=job_id, entry=entry))
+
+
+def _values(request: ClaimRequest) -> dict[str, object]:
+    return {
+        "queues": list(request.limits),
+        "limits": list(request.limits.values()),
+        "total": request.total,
+        "worker": request.worker,
+        "timeouts": request.timeouts,
+        "hold": request.hold,
+        "aging_kinds": list(request.aging_kinds),
+        "excluded_kinds": list(request.excluded_kinds),
+    }

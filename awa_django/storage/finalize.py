@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from awa_django.histogram import BOUNDS
 from awa_django.states import JobState
-from awa_django.storage._sql import Connection, fetch, integers
+from awa_django.storage._sql import Connection, attempt_arrays, fetch
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
 
 # As text: it is in every statement here that ends runs.
@@ -25,7 +25,7 @@ def complete(connection: Connection, completions: Iterable[Completion]) -> set[i
     rows = fetch(
         connection,
         "complete",
-        **_attempts([completion.attempt for completion in ordered]),
+        **attempt_arrays([completion.attempt for completion in ordered]),
         results=results if any(results) else None,
         bounds=_BOUNDS,
     )
@@ -34,7 +34,7 @@ def complete(connection: Connection, completions: Iterable[Completion]) -> set[i
 
 def complete_and_delete(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
     """running -> gone: for queues that keep no completed jobs."""
-    rows = fetch(connection, "complete_and_delete", **_attempts(sorted(attempts)), bounds=_BOUNDS)
+    rows = fetch(connection, "complete_and_delete", **attempt_arrays(sorted(attempts)), bounds=_BOUNDS)
     return {job_id for (job_id,) in rows}
 
 
@@ -44,7 +44,7 @@ def finish(connection: Connection, endings: Iterable[Ending]) -> set[int]:
     rows = fetch(
         connection,
         "finish",
-        **_attempts([ending.attempt for ending in ordered]),
+        **attempt_arrays([ending.attempt for ending in ordered]),
         states=[ending.state.value for ending in ordered],
         entries=[ending.entry for ending in ordered],
         bounds=_BOUNDS,
@@ -58,7 +58,7 @@ def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
     rows = fetch(
         connection,
         "defer",
-        **_attempts([deferral.attempt for deferral in ordered]),
+        **attempt_arrays([deferral.attempt for deferral in ordered]),
         states=[deferral.state.value for deferral in ordered],
         delays=[deferral.delay for deferral in ordered],
         refunds=[int(deferral.refund) for deferral in ordered],
@@ -72,7 +72,7 @@ def defer(connection: Connection, deferrals: Iterable[Deferral]) -> set[int]:
 
 def release(connection: Connection, attempts: Iterable[Attempt]) -> dict[int, str]:
     """running -> available, never started, the attempt given back; id -> queue."""
-    return dict(fetch(connection, "release", **_attempts(sorted(attempts))))
+    return dict(fetch(connection, "release", **attempt_arrays(sorted(attempts))))
 
 
 def surrender(connection: Connection, ending: Ending) -> set[int]:
@@ -103,15 +103,8 @@ def settled(
     rows = fetch(
         connection,
         "settled",
-        **_attempts(attempts),
+        **attempt_arrays(attempts),
         worker=worker,
         gone_is_settled=list(gone_is_settled),
     )
     return {job_id for (job_id,) in rows}
-
-
-def _attempts(attempts: Sequence[Attempt]) -> dict[str, str]:
-    return {
-        "job_ids": integers(job_id for job_id, _ in attempts),
-        "run_leases": integers(run_lease for _, run_lease in attempts),
-    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from awa_django.storage._sql import Connection, fetch, integers
+from awa_django.storage._sql import Connection, attempt_arrays, fetch
 from awa_django.storage.rows import Attempt
 
 
@@ -13,13 +13,7 @@ def heartbeat(connection: Connection, attempts: Iterable[Attempt]) -> set[Attemp
 
     Two runs of one job may be asked for: the older one's handler may not know yet that it is over.
     """
-    ordered = sorted(attempts)
-    rows = fetch(
-        connection,
-        "heartbeat",
-        job_ids=integers(job_id for job_id, _ in ordered),
-        run_leases=integers(run_lease for _, run_lease in ordered),
-    )
+    rows = fetch(connection, "heartbeat", **attempt_arrays(sorted(attempts)))
     return {Attempt._make(row) for row in rows}
 
 
@@ -29,8 +23,7 @@ def progress(connection: Connection, reports: Mapping[Attempt, str]) -> set[int]
     rows = fetch(
         connection,
         "progress",
-        job_ids=integers(job_id for job_id, _ in ordered),
-        run_leases=integers(run_lease for _, run_lease in ordered),
+        **attempt_arrays(ordered),
         progress=[reports[attempt] for attempt in ordered],
     )
     return {job_id for (job_id,) in rows}

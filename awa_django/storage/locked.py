@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from awa_django.storage._sql import Connection, fetch, integers
+from awa_django.storage._sql import Connection, attempt_arrays, fetch
 from awa_django.storage.rows import Attempt
 
 
@@ -14,7 +14,7 @@ def locked_runs(connection: Connection, attempts: Iterable[Attempt]) -> set[Atte
     In a transaction: what it locks stays locked until its end.
     """
     ordered = sorted(attempts)
-    ours = {Attempt._make(row) for row in fetch(connection, "lock_free_runs", **_arrays(ordered))}
+    ours = {Attempt._make(row) for row in fetch(connection, "lock_free_runs", **attempt_arrays(ordered))}
     others = [attempt for attempt in ordered if attempt not in ours]
     if not others:
         return set()
@@ -23,12 +23,5 @@ def locked_runs(connection: Connection, attempts: Iterable[Attempt]) -> set[Atte
 
 def still_running(connection: Connection, attempts: Iterable[Attempt]) -> set[Attempt]:
     """Those that run, locked or not; the others were cancelled, rescued, deleted, or have ended."""
-    rows = fetch(connection, "still_running", **_arrays(sorted(attempts)))
+    rows = fetch(connection, "still_running", **attempt_arrays(sorted(attempts)))
     return {Attempt._make(row) for row in rows}
-
-
-def _arrays(attempts: list[Attempt]) -> dict[str, str]:
-    return {
-        "job_ids": integers(attempt.job_id for attempt in attempts),
-        "run_leases": integers(attempt.run_lease for attempt in attempts),
-    }
