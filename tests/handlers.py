@@ -242,6 +242,11 @@ def give(what: str) -> object:
     }[what]
 
 
+@job(keep_result=True)
+def echo(value: object) -> object:
+    return value
+
+
 @job(max_attempts=1)
 def raise_text(what: str) -> None:
     raise ValueError({"nul": "a\x00b", "surrogate": "\ud800", "long": "x" * 1_000_000}[what])

@@ -257,6 +257,9 @@ def error_of(job_id: int) -> str:
     return str(reload_job(job_id).errors[-1]["error"])
 
 
+@pytest.mark.fault(
+    "F82", injected="an operation on all that match, whose user loses the right before it runs"
+)
 def test_a_run_asks_for_the_rights_of_its_user_again() -> None:
     """They may have been taken since, or since it was cancelled and somebody else resumed it."""
     user = staff("cancel_job")

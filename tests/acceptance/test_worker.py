@@ -251,6 +251,7 @@ def test_atomic_handler_commits_with_its_completion(database: Database, start_wo
     assert database.effects("atomic failure") == []
 
 
+@pytest.mark.fault("F81", injected="three running jobs cancelled, of def and of async def, on a real worker")
 def test_cancelled_running_jobs_are_told_within_a_second(
     database: Database, start_worker: StartWorker
 ) -> None:

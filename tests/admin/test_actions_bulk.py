@@ -92,6 +92,7 @@ def test_all_that_match_are_cancelled_by_a_job_whose_page_comes_next(root: Clien
     assert "2 changed" in page
 
 
+@pytest.mark.fault("F83", injected="the confirmation for all that match, sent twice")
 def test_the_same_form_sent_twice_starts_one_job(root: Client) -> None:
     insert_job("failed", kind="k")
     selection = signed(post(root, Job, "retry_jobs", "?state=failed&kind=k"))
@@ -105,6 +106,7 @@ def test_the_same_form_sent_twice_starts_one_job(root: Client) -> None:
     assert len(bulk_jobs()) == 2
 
 
+@pytest.mark.fault("F83", injected="the same, sent again when its job has ended, with a retention of 0")
 def test_a_form_counts_once_where_completed_jobs_are_not_kept(root: Client, settings: Any) -> None:
     """The row of the job is what refuses it; and what tells how it went."""
     settings.AWA = {"RETENTION": {"completed": 0}}
@@ -134,6 +136,7 @@ def test_what_was_confirmed_counts_not_the_address_it_is_sent_to(root: Client) -
     ["", "forged", signing.dumps({"selection": {}}, salt="other")],
     ids=["none", "forged", "of another page"],
 )
+@pytest.mark.fault("F83", injected="a confirmation that was not signed here")
 def test_a_selection_that_was_not_signed_here_is_asked_about_anew(selection: str, root: Client) -> None:
     insert_job("failed")
     response = post(root, HotJob, "retry_jobs", "?state=failed", confirmed="1", selection=selection)
@@ -243,6 +246,7 @@ def test_it_needs_the_permission_of_the_action(login: Login) -> None:
 
 
 @pytest.mark.parametrize("state", ["cancelled", "failed"])
+@pytest.mark.fault("F82", injected="a stopped operation on all that match, resumed by who may only retry")
 def test_it_is_resumed_by_who_may_do_what_it_does(login: Login, root: Client, state: str) -> None:
     """Whoever may retry jobs could have others deleted, once somebody stopped that."""
     insert_job("failed", kind="k")

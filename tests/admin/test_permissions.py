@@ -111,6 +111,9 @@ def test_every_page_of_the_app_only_lists() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault(
+    "F82", injected="every URL by every method, as nobody, a customer, dismissed staff with all permissions"
+)
 def test_a_url_is_for_nobody_from_outside(name: str, login: Login) -> None:
     insert_rows()
     url, data = ROUTES[name].url(), ACCESS[name].data
@@ -123,6 +126,10 @@ def test_a_url_is_for_nobody_from_outside(name: str, login: Login) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault(
+    "F82",
+    injected="every URL by every method, as staff without, with each single, with all but the needed right",
+)
 def test_a_url_needs_its_own_permission(name: str, grant: Callable[[Iterable[str]], Client]) -> None:
     insert_rows()
     url, access = ROUTES[name].url(), ACCESS[name]
@@ -142,6 +149,7 @@ def test_a_url_needs_its_own_permission(name: str, grant: Callable[[Iterable[str
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.fault("F83", injected="every URL as a superuser, without a CSRF token and with a wrong one")
 def test_a_superuser_may_but_not_without_csrf(name: str, root: Client) -> None:
     insert_rows()
     url, access = ROUTES[name].url(), ACCESS[name]
@@ -154,12 +162,14 @@ def test_a_superuser_may_but_not_without_csrf(name: str, root: Client) -> None:
 
 @pytest.mark.parametrize("suffix", ["add/", "{}/delete/", "{}/history/", "{}/"])
 @pytest.mark.parametrize("name", sorted(PAGES))
+@pytest.mark.fault("F82", injected="Django's URLs to add, change and delete")
 def test_no_other_url_exists(name: str, suffix: str, root: Client) -> None:
     url = reverse(f"admin:awa_{name}_changelist") + suffix.format(insert_job())
     for method in ("get", *UNSAFE):
         assert send(root, method, url, {}).status_code == 404
 
 
+@pytest.mark.fault("F82", injected="the ids of jobs of a table that may not be seen, guessed")
 def test_a_viewer_of_one_table_is_not_told_of_the_other(login: Login) -> None:
     hot, deferred = (insert_job(state, kind=f"{MARK}.kind") for state in ("available", "scheduled"))
     for name, other in (("hotjob", deferred), ("deferredjob", hot)):
@@ -193,6 +203,9 @@ def post_action(
 
 
 @pytest.mark.parametrize(("name", "action"), CASES)
+@pytest.mark.fault(
+    "F82", injected="every action without its permission, without that to see its list, by GET"
+)
 def test_an_action_needs_its_own_permission(
     name: str, action: str, grant: Callable[[Iterable[str]], Client]
 ) -> None:
@@ -221,6 +234,7 @@ def test_an_action_needs_its_own_permission(
 
 
 @pytest.mark.parametrize(("name", "action"), CASES)
+@pytest.mark.fault("F83", injected="every action with its permission, without a CSRF token")
 def test_an_action_needs_csrf(name: str, action: str, login: Login) -> None:
     target = target_of(name, action)
     client = login(f"view_{name}", ACTIONS[action], enforce_csrf_checks=True)
@@ -230,6 +244,7 @@ def test_an_action_needs_csrf(name: str, action: str, login: Login) -> None:
 
 
 @pytest.mark.parametrize("action", ["delete_selected", "has_view_permission", "__class__", "response_action"])
+@pytest.mark.fault("F82", injected="names of actions that no page offers")
 def test_there_is_no_hidden_action(action: str, root: Client) -> None:
     insert_rows()
     count = row_changes()
@@ -238,6 +253,7 @@ def test_there_is_no_hidden_action(action: str, root: Client) -> None:
     assert row_changes() == count + len(PAGES)  # the jobs inserted here
 
 
+@pytest.mark.fault("F83", injected="a double click on an action, and on a pause")
 def test_a_double_click_does_once(root: Client) -> None:
     job_id = insert_job("failed")
     for _ in range(2):

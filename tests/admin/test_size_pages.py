@@ -208,6 +208,7 @@ def test_search_for_a_tag_and_an_argument(root: Client) -> None:
         assert problem in response.content.decode()
 
 
+@pytest.mark.fault("F87", injected="a search for the value of a secret, to see whether it is right")
 def test_a_declared_secret_cannot_be_guessed(root: Client) -> None:
     insert_job(args={"card": 17, "plain": 1}, metadata={"awa:secret": ["card"]})
     shown = insert_job(args={"card": 17, "nested": [{"card": 5}]})

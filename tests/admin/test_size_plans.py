@@ -97,6 +97,7 @@ QUERIES = (
 )  # fmt: skip
 
 
+@pytest.mark.fault("U39", injected="each list, filter, search, sort and page over large tables: the plans")
 def test_no_list_scans_a_table_or_walks_further_than_its_window(filled: None, root: Client) -> None:
     """Never more than the window and its end, or what is counted; however rare what is looked for is."""
     for name in NAMES:
@@ -160,6 +161,7 @@ def statements(client: Client, address: str) -> list[str]:
         "?q=" + "0" * 32,
     ],
 )
+@pytest.mark.fault("U40", injected="lists of few and of many rows: the statements")
 def test_at_most_eight_statements_however_many_rows(name: str, query: str, login: Login) -> None:
     client = login(f"view_{name}")
     key = bytes(16)
@@ -179,6 +181,7 @@ def test_at_most_eight_statements_however_many_rows(name: str, query: str, login
     assert not [sql for sql in few if "DISTINCT" in sql.upper()]
 
 
+@pytest.mark.fault("U39", injected="a page whose statement takes too long")
 def test_a_page_that_takes_too_long_says_so_and_leaves_nothing_behind(
     root: Client, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
