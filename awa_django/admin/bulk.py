@@ -29,10 +29,10 @@ from awa_django.bulk import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import Refusal
-from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND, Change, Table
+from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND, Change
 from awa_django.operations.walk import Selection
 from awa_django.states import JobState
-from awa_django.storage.operate import Outlook, outlook
+from awa_django.storage.operate import Outlook, Table, outlook
 
 if TYPE_CHECKING:
     from awa_django.admin.actions import JobAction

@@ -142,9 +142,10 @@ class EndFilter(JobFilter):
             template="coalesce(jsonb_path_exists_tz(%(expressions)s), false)",
             output_field=BooleanField(),
         )
-        return queryset.alias(last_outcome=last, is_of_another=is_of_another).filter(
+        ended: QuerySet[Any] = queryset.alias(last_outcome=last, is_of_another=is_of_another).filter(
             last_outcome=self.value(), is_of_another=False
         )
+        return ended
 
 
 class StateFilter(JobFilter):

@@ -10,10 +10,11 @@ from django.db import connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.operations import batches, matching
-from awa_django.operations.change import BULK_KIND, Change, Table
+from awa_django.operations.change import BULK_KIND, Change
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
 from awa_django.storage import operate
+from awa_django.storage.operate import Table
 
 # The first jobs that could not be changed, kept with their reasons.
 LEFT_KEPT = 50
