@@ -144,7 +144,7 @@ def test_command_and_metrics_tell_what_the_queues_want() -> None:
     assert (narrow["slots"], narrow["workers"]) == (8, 4)
     out = StringIO()
     call_command("awa_autoscale", "--no-color", stdout=out)
-    assert "together 1 workers of 8 slots" in out.getvalue()
+    assert "together 1 worker of 8 slots" in out.getvalue()
 
 
 @pytest.mark.django_db

@@ -80,5 +80,5 @@ class Command(OperatorCommand):
                 for each in found
             ],
         )
-        self.out.line(f"together {workers} workers of {per_worker} slots")
+        self.out.line(f"together {workers} {'worker' if workers == 1 else 'workers'} of {per_worker} slots")
         return 0
