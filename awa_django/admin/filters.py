@@ -12,7 +12,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.admin.views.main import SEARCH_VAR
 from django.db import connections
-from django.db.models import BooleanField, F, Func, QuerySet, TextField, Value
+from django.db.models import BooleanField, F, Func, QuerySet, TextField
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
@@ -128,18 +128,17 @@ class EndFilter(JobFilter):
     def narrow(self, queryset: QuerySet[Any]) -> QuerySet[Any]:
         newest = "(%(expressions)s)[cardinality(%(expressions)s)]"
         last = Func(F("errors"), template=f"{newest} ->> 'outcome'", output_field=TextField())
+        moment = Func(
+            F("finalized_at") - SAME_MOMENT,
+            F("finalized_at") + SAME_MOMENT,
+            template="jsonb_build_object('since', %(expressions)s)",
+            arg_joiner=", 'until', ",
+        )
         is_of_another = Func(
             Func(F("errors"), template=newest),
-            Value("$.at.datetime() ? (@ < $since.datetime() || @ > $until.datetime())"),
-            Func(
-                Value("since"),
-                F("finalized_at") - SAME_MOMENT,
-                Value("until"),
-                F("finalized_at") + SAME_MOMENT,
-                function="jsonb_build_object",
-            ),
-            Value(True),
-            template="coalesce(jsonb_path_exists_tz(%(expressions)s), false)",
+            moment,
+            template="coalesce(jsonb_path_exists_tz(%(expressions)s, true), false)",
+            arg_joiner=", '$.at.datetime() ? (@ < $since.datetime() || @ > $until.datetime())', ",
             output_field=BooleanField(),
         )
         ended: QuerySet[Any] = queryset.alias(last_outcome=last, is_of_another=is_of_another).filter(
