@@ -16,10 +16,11 @@ from awa_django.admin.base import COUNT_CAP
 from awa_django.admin.keyset import AmongIds, Key, Order, narrow
 from awa_django.models import DeferredJob, HotJob
 from awa_django.states import JobState
+from awa_django.storage.listing import WINDOW
 
-# Rows looked through for one page, up to three times over: for its end, its count and its rows. By id they
-# lie side by side, in the order of due instants anywhere in the table, and JSON has to be unpacked.
-WINDOW, WINDOW_BY_INSTANT, WINDOW_IN_JSON = 100_000, 25_000, 20_000
+# Rows looked through for one page, up to three times over: for its end, its count and its rows. By id
+# (WINDOW) they lie side by side, in the order of due instants anywhere, and JSON has to be unpacked.
+WINDOW_BY_INSTANT, WINDOW_IN_JSON = 25_000, 20_000
 # What jobs_hot_attention holds by (state, id).
 ATTENTION = frozenset({JobState.FAILED, JobState.CANCELLED, JobState.WAITING_EXTERNAL})
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import time
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
-from django.db import connections, transaction
-
+from awa_django.management.status import reading
 from awa_django.operations import BATCH, LARGEST_ID
 from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
-from awa_django.storage.listing import ListedJob, Look, Wanted, list_jobs
-from awa_django.storage.status import limit_statement
+from awa_django.storage.listing import WINDOW, ListedJob, Look, Wanted, list_jobs
 
 # Rows looked at per statement, of each table: some 10 ms, however few match.
 LOOK = 10_000
-# Seconds that a list looks for its rows, and milliseconds for one statement of it.
-LOOKS_FOR = 10.0
-PATIENCE = 10_000
 
 
 def add_filter(parser: ArgumentParser, states: frozenset[JobState] = frozenset(JobState)) -> None:
@@ -45,18 +42,24 @@ def is_any(options: dict[str, Any]) -> bool:
     return not any(options[name] for name in ("state", "kind", "queue", "tag"))
 
 
-def find(alias: str, wanted: Wanted, *, before_id: int | None, limit: int) -> Look:
-    """The newest jobs that match, looked for until there are enough, or for LOOKS_FOR seconds."""
+def find(
+    alias: str, wanted: Wanted, *, before_id: int | None, limit: int, longest: timedelta | None = None
+) -> Look:
+    """The newest jobs that match, looked for until there are enough.
+
+    It ends with WINDOW rows of each table, or, with ``longest``, when that time is over.
+    """
     jobs: list[ListedJob] = []
-    ends_at = time.monotonic() + LOOKS_FOR
-    place: int | None = LARGEST_ID if before_id is None else before_id
-    while place is not None and len(jobs) < limit:
+    ends_at = None if longest is None else time.monotonic() + longest.total_seconds()
+    place = LARGEST_ID if before_id is None else before_id
+    for look_count in count(1):
         found = _look(alias, wanted, before_id=place, limit=limit - len(jobs))
         jobs += found.jobs
-        place = found.before_id
-        if time.monotonic() > ends_at:
+        is_over = look_count * LOOK >= WINDOW if ends_at is None else time.monotonic() >= ends_at
+        if found.before_id is None or len(jobs) >= limit or is_over:
             break
-    return Look(jobs, place)
+        place = found.before_id
+    return Look(jobs, found.before_id)
 
 
 def walk(alias: str, wanted: Wanted, *, below: int) -> Iterator[list[ListedJob]]:
@@ -71,7 +74,7 @@ def walk(alias: str, wanted: Wanted, *, below: int) -> Iterator[list[ListedJob]]
             yield jobs
 
 
-def count(alias: str, wanted: Wanted, *, below: int, cap: int) -> int:
+def count_matching(alias: str, wanted: Wanted, *, below: int, cap: int) -> int:
     """How many jobs match; beyond the cap it counts no further."""
     found = 0
     for jobs in walk(alias, wanted, below=below):
@@ -82,9 +85,7 @@ def count(alias: str, wanted: Wanted, *, below: int, cap: int) -> int:
 
 
 def _look(alias: str, wanted: Wanted, *, before_id: int, limit: int) -> Look:
-    connection = connections[alias]
-    with transaction.atomic(using=alias):
-        limit_statement(connection, milliseconds=PATIENCE)
+    with reading(alias) as connection:
         return list_jobs(connection, wanted, before_id=before_id, row_count=LOOK, limit=limit)
 
 

@@ -13,6 +13,11 @@ from awa_django.storage._sql import Connection, fetch
 _RARE_STATES = frozenset({JobState.FAILED, JobState.CANCELLED, JobState.WAITING_EXTERNAL})
 
 
+# Rows of each table that a list looks through where no index has just those that are wanted, unless it is
+# told to go on: what a second is enough for. The lists of the admin stop there, too.
+WINDOW = 100_000
+
+
 class Wanted(NamedTuple):
     """Which jobs: None is any, and the tags are all there."""
 

@@ -92,13 +92,35 @@ def test_pages_follow_each_other(
 @pytest.mark.django_db
 def test_a_list_that_takes_long_says_where_to_go_on(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "LOOK", 2)
-    monkeypatch.setattr(selection, "LOOKS_FOR", 0.0)
+    monkeypatch.setattr(selection, "WINDOW", 2)
     oldest = insert_job(kind="rare")
     newer = [insert_job() for _ in range(4)]
     ended = manage("awa_jobs", "list", "--kind", "rare")
     assert f"--after {newer[2]}" in ended.stderr
-    monkeypatch.setattr(selection, "LOOKS_FOR", 10.0)
+    assert ids(manage("awa_jobs", "list", "--json", "--kind", "rare")) == []
+    assert ids(manage("awa_jobs", "list", "--json", "--kind", "rare", "--max-seconds", 60)) == [oldest]
+    monkeypatch.setattr(selection, "WINDOW", 4)
     assert ids(manage("awa_jobs", "list", "--json", "--kind", "rare", "--after", newer[2])) == [oldest]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("options", [["--kind", "rare"], ["--queue", "rare"]], ids=" ".join)
+def test_rare_deferred_jobs_are_found_in_one_look(
+    manage: Manage, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    monkeypatch.setattr(selection, "LOOK", 3)
+    monkeypatch.setattr(selection, "WINDOW", 3)
+    rare = [insert_job("scheduled", kind="rare", queue="rare") for _ in range(2)]
+    others = [insert_job("scheduled") for _ in range(8)]
+    states = ["--state", "scheduled", "--state", "retryable"]
+    page = manage("awa_jobs", "list", "--json", *states, *options)
+    assert (ids(page), page.document["next_after"]) == (rare[::-1], None)
+    page = manage("awa_jobs", "list", "--json", *states, *options, "--after", rare[1])
+    assert ids(page) == rare[:1]
+    # As many as a look: they are met on the way from the newest down.
+    rare.append(insert_job("scheduled", kind="rare", queue="rare"))
+    page = manage("awa_jobs", "list", "--json", *states, *options)
+    assert (ids(page), page.document["next_after"]) == ([rare[-1]], others[-2])
 
 
 @pytest.mark.django_db
@@ -258,8 +280,10 @@ def test_database_that_is_down_is_said_in_one_line(manage: Manage, dead_alias: s
         ({"in_hot": True, "in_deferred": True}, {"jobs_hot_pkey", "scheduled_jobs_pkey"}),
         ({"rare_states": ["failed", "cancelled"]}, {"jobs_hot_attention"}),
         ({"in_running": True}, {"jobs_hot_running"}),
+        ({"in_deferred": True}, {"scheduled_jobs_kind_due"}),
+        ({"in_deferred": True, "kind": None, "queue": "q"}, {"scheduled_jobs_queue_due"}),
     ],
-    ids=["all", "rare", "running"],
+    ids=["all", "rare", "running", "kind", "queue"],
 )
 def test_list_reads_by_index(
     fresh_tables: None, database_url: str, states: dict[str, Any], indexes: set[str]

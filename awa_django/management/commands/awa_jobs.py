@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from argparse import ArgumentParser
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -19,7 +19,7 @@ from awa_django.management.output import Cell, number, shorten
 from awa_django.management.verbs import VERBS, Account, Verb
 from awa_django.operations import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from awa_django.states import DEFERRED_STATES, JobState
-from awa_django.storage.listing import ListedJob, Wanted
+from awa_django.storage.listing import WINDOW, ListedJob, Wanted
 from awa_django.storage.operate import highest_id
 from awa_django.why import explain
 
@@ -45,6 +45,12 @@ class Command(OperatorCommand):
         selection.add_filter(listing)
         listing.add_argument("--limit", type=arguments.positive, default=20, metavar="N", help="default: 20")
         listing.add_argument("--after", type=arguments.job_id, metavar="ID", help="go on behind this job")
+        listing.add_argument(
+            "--max-seconds",
+            type=arguments.positive,
+            metavar="N",
+            help="look on for so long where few jobs match",
+        )
         for name, text in (
             ("show", "one job with its arguments, result and errors; secrets are masked"),
             ("why", "why a job has not run, and what to do"),
@@ -84,7 +90,14 @@ class Command(OperatorCommand):
         if limit > LONGEST_LIST:
             raise CommandError(f"--limit is {LONGEST_LIST:,} at most: go on with --after", returncode=MISUSED)
         wanted = selection.read_filter(self.options)
-        found = selection.find(self.alias, wanted, before_id=self.options["after"], limit=limit)
+        seconds = self.options["max_seconds"]
+        found = selection.find(
+            self.alias,
+            wanted,
+            before_id=self.options["after"],
+            limit=limit,
+            longest=None if seconds is None else timedelta(seconds=seconds),
+        )
         if self.options["json"]:
             jobs = [job._asdict() for job in found.jobs]
             self.out.document({"jobs": jobs, "next_after": found.before_id})
@@ -94,7 +107,11 @@ class Command(OperatorCommand):
             [_row(job) for job in found.jobs],
         )
         if found.before_id is not None and len(found.jobs) < limit:
-            self.note(f"looked for {selection.LOOKS_FOR:.0f} s; there may be more: --after {found.before_id}")
+            looked = f"{WINDOW:,} rows of each table" if seconds is None else f"rows for {seconds} s"
+            self.note(
+                f"looked through {looked}; there may be more: --after {found.before_id} goes on there, "
+                "--max-seconds N looks on for longer"
+            )
         elif found.before_id is not None:
             self.out.line(f"more: --after {found.before_id}", "dim")
         return 0
@@ -178,7 +195,7 @@ class Command(OperatorCommand):
     def _ask(self, verb: Verb, wanted: Wanted, below: int) -> None:
         if not sys.stdin.isatty() or self.options["json"]:
             raise CommandError("say --yes: there is nobody to ask here", returncode=MISUSED)
-        found = selection.count(self.alias, wanted, below=below, cap=COUNTED)
+        found = selection.count_matching(self.alias, wanted, below=below, cap=COUNTED)
         jobs = f"{number(found, cap=COUNTED).text} {'job matches' if found == 1 else 'jobs match'}"
         self.stderr.write(f"{verb.name}: {jobs}. Go on? [y/N] ", ending="")
         self.stderr.flush()

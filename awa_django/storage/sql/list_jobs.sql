@@ -5,6 +5,8 @@
 --   waiting_external; each is looked through apart), states (null: any), kind, queue, tags (all of them; null: any).
 -- Index: jobs_hot_pkey, jobs_hot_attention, jobs_hot_running, scheduled_jobs_pkey, each backwards from before_id.
 -- The rows are bounded and not the matches: where few match, those would be looked for through the whole table.
+-- Of deferred jobs scheduled_jobs_kind_due or scheduled_jobs_queue_due says first whether so few have the kind or
+-- the queue (bounded from both sides, so that no other index has this order) that all of them are looked at.
 WITH hot AS MATERIALIZED (
     SELECT job.id, job.state, job.kind, job.queue, job.tags
     FROM awa.jobs_hot AS job
@@ -35,10 +37,43 @@ running AS MATERIALIZED (
     ORDER BY job.id DESC
     LIMIT %(row_count)s::integer
 ),
+candidate AS MATERIALIZED (
+    (
+        SELECT job.id
+        FROM awa.scheduled_jobs AS job
+        WHERE %(in_deferred)s::boolean
+          AND job.kind >= %(kind)s::text
+          AND job.kind <= %(kind)s::text
+        ORDER BY job.kind, job.run_at, job.id
+        LIMIT %(row_count)s::integer
+    )
+    UNION ALL
+    (
+        SELECT job.id
+        FROM awa.scheduled_jobs AS job
+        WHERE %(in_deferred)s::boolean
+          AND %(kind)s::text IS NULL
+          AND job.queue >= %(queue)s::text
+          AND job.queue <= %(queue)s::text
+        ORDER BY job.queue, job.run_at, job.id
+        LIMIT %(row_count)s::integer
+    )
+),
+narrow AS MATERIALIZED (
+    SELECT count(*) < %(row_count)s::integer AND coalesce(%(kind)s::text, %(queue)s::text) IS NOT NULL AS is_few
+    FROM candidate
+),
+few AS MATERIALIZED (
+    SELECT job.id, job.state, job.kind, job.queue, job.tags
+    FROM awa.scheduled_jobs AS job
+    WHERE job.id = ANY (ARRAY(SELECT candidate.id FROM candidate WHERE (SELECT narrow.is_few FROM narrow)))
+      AND job.id < %(before_id)s::bigint
+),
 deferred AS MATERIALIZED (
     SELECT job.id, job.state, job.kind, job.queue, job.tags
     FROM awa.scheduled_jobs AS job
     WHERE %(in_deferred)s::boolean
+      AND NOT (SELECT narrow.is_few FROM narrow)
       AND job.id < %(before_id)s::bigint
     ORDER BY job.id DESC
     LIMIT %(row_count)s::integer
@@ -63,6 +98,8 @@ found AS MATERIALIZED (
         SELECT * FROM rare
         UNION ALL
         SELECT * FROM running
+        UNION ALL
+        SELECT * FROM few
         UNION ALL
         SELECT * FROM deferred
     ) AS job
