@@ -22,6 +22,7 @@ from awa_django.storage.promote import promote
 from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job, update_job
+from tests.sessions import is_blocked
 from tests.unique_jobs import assert_claims_match, debounced, job_count, latest, run
 from tests.waiting import wait_until
 
@@ -291,12 +292,3 @@ class TestRaces:
             connect().execute("UPDATE awa.jobs_hot SET priority = 4 WHERE id = %s", [holder])
             latest.enqueue(1, page=2)
         assert reload_job(holder).args["page"] == 1
-
-
-def is_blocked(other: Any) -> bool:
-    return bool(
-        other.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchone()[0]
-    )

@@ -14,6 +14,7 @@ from django.db import OperationalError, connection, transaction
 from awa_django import Enqueued, UniqueConflict, enqueue_many
 from awa_django.enqueue import bulk
 from tests.conftest import Connect
+from tests.sessions import is_blocked
 from tests.unique_jobs import (
     assert_claims_match,
     hourly,
@@ -169,13 +170,3 @@ def key() -> bytes:
     unique = sync.handler.unique
     assert unique is not None
     return unique.key("tests.unique.sync", queue="default", args={"account": 1, "full": False}, at=None)
-
-
-def is_blocked(other: Any) -> bool:
-    """Whether a session of this test waits for a lock."""
-    return bool(
-        other.execute(
-            "SELECT count(*) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        ).fetchone()[0]
-    )

@@ -82,22 +82,45 @@ def database(clean_queue: None, audited: None, connect: Connect) -> Iterator[Dat
     assert audit.judge(audit.steps(database.connection)) == []
 
 
-@pytest.fixture
-def start_worker(database: Database, worker_env: dict[str, str], tmp_path: Path) -> Iterator[StartWorker]:
-    """``start_worker(*arguments, awa={...}, failpoints="...")``; at the end what is left is killed."""
-    started: list[WorkerProcess] = []
+class Workers:
+    """Workers with their logs in a directory; ``end`` kills what is left of them, and shows the logs."""
 
-    def start(*arguments: str, awa: dict[str, Any] | None = None, failpoints: str = "") -> WorkerProcess:
+    def __init__(self, env: dict[str, str], directory: Path) -> None:
+        self._env = env
+        self._directory = directory
+        self._started: list[WorkerProcess] = []
+
+    def start(
+        self,
+        *arguments: str,
+        awa: dict[str, Any] | None = None,
+        failpoints: str = "",
+        env: dict[str, str] | None = None,
+    ) -> WorkerProcess:
         worker = WorkerProcess(
-            {**worker_env, VARIABLE: failpoints},
-            tmp_path / f"worker-{len(started)}.log",
+            {**self._env, **(env or {}), VARIABLE: failpoints},
+            self._directory / f"worker-{len(self._started)}.log",
             *arguments,
             awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
         )
-        started.append(worker)
+        self._started.append(worker)
         return worker
 
-    yield start
-    for worker in started:
-        worker.end()
-        print(worker.text())
+    def end(self) -> None:
+        for worker in self._started:
+            worker.end()
+            print(worker.text())
+
+
+@pytest.fixture
+def workers(worker_env: dict[str, str], tmp_path: Path) -> Iterator[Workers]:
+    """Workers to start, wherever their queue is."""
+    workers = Workers(worker_env, tmp_path)
+    yield workers
+    workers.end()
+
+
+@pytest.fixture
+def start_worker(database: Database, workers: Workers) -> StartWorker:
+    """``start_worker(*arguments, awa={...}, failpoints="...")``, on the queue of ``database``."""
+    return workers.start

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,40 +22,12 @@ from awa_django.storage.rescue import lost_runs, runs_of_worker
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
 from tests.conftest import Connect
 from tests.factories import reload_job
+from tests.sessions import deadlocks, together
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
 
 Database = psycopg.Connection[Any]
 SECONDS = 2.0
-
-
-def together(*actions: Callable[[], None]) -> None:
-    """Run the actions at the same time; what one of them raises is raised here."""
-    failures: list[BaseException] = []
-
-    def guarded(action: Callable[[], None]) -> None:
-        try:
-            action()
-        except BaseException as exc:  # noqa: BLE001  (raised again below)
-            failures.append(exc)
-
-    threads = [threading.Thread(target=guarded, args=(action,)) for action in actions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    if failures:
-        raise failures[0]
-
-
-def deadlocks(database: Database) -> int:
-    database.execute("SELECT pg_stat_clear_snapshot()")
-    row = database.execute(
-        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def insert_many(database: Database, count: int, queue: str = "default") -> list[int]:

@@ -6,19 +6,17 @@ import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
 
-from awa_django.failpoints import VARIABLE
 from tests.clusters import PROJECT_DIR, Cluster, cluster
 from tests.conftest import Connect
 from tests.faults.roles import become, installed
 from tests.proxy import Proxy
-from tests.worker_fixtures import Database
+from tests.worker_fixtures import Database, Workers
 from tests.worker_process import WorkerProcess
 
 # Fixtures that two files share.
@@ -83,30 +81,13 @@ def own_database(own_cluster: Cluster) -> Iterator[Database]:
 
 
 @pytest.fixture
-def start_worker_at(worker_env: dict[str, str], tmp_path: Path) -> Iterator[StartWorkerAt]:
+def start_worker_at(workers: Workers) -> StartWorkerAt:
     """``start_worker_at(url, *arguments, awa={...})``; whatever is left of them at the end is killed."""
-    started: list[WorkerProcess] = []
 
-    def start(
-        url: str,
-        *arguments: str,
-        awa: dict[str, Any] | None = None,
-        failpoints: str = "",
-        env: dict[str, str] | None = None,
-    ) -> WorkerProcess:
-        worker = WorkerProcess(
-            {**worker_env, **(env or {}), "DATABASE_URL": url, VARIABLE: failpoints},
-            tmp_path / f"worker-at-{len(started)}.log",
-            *arguments,
-            awa={"PROMOTE_INTERVAL": 0.05, **(awa or {})},
-        )
-        started.append(worker)
-        return worker
+    def start(url: str, *arguments: str, env: dict[str, str] | None = None, **options: Any) -> WorkerProcess:
+        return workers.start(*arguments, env={**(env or {}), "DATABASE_URL": url}, **options)
 
-    yield start
-    for worker in started:
-        worker.end()
-        print(worker.text())
+    return start
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from awa_django.storage import operate
 from tests import handlers
 from tests.conftest import Connect
 from tests.fault_report import Observe
+from tests.sessions import deadlocks
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database, StartWorker
 
@@ -81,7 +82,7 @@ def test_locked_rows_do_not_stop_the_others(
 def test_no_deadlocks(
     database: Database, connect: Connect, start_worker: StartWorker, observe: Observe
 ) -> None:
-    before = deadlocks(database)
+    before = deadlocks(database.connection)
     with role_settings(database, deadlock_timeout="10ms"):
         worker = start_worker(
             "--concurrency", "32", "--processes", "2", awa={**QUICK, "HEARTBEAT_INTERVAL": 0.1}
@@ -101,7 +102,7 @@ def test_no_deadlocks(
         assert worker.stop() == 0
     assert [operator.error for operator in operators] == [None] * 3
     done = sum(operator.done for operator in operators)
-    found = deadlocks(database) - before
+    found = deadlocks(database.connection) - before
     assert database.value("SELECT count(*) FROM awa.jobs WHERE errors::text LIKE '%%deadlock%%'") == 0
     assert "deadlock" not in worker.text()
     assert found == 0
@@ -142,66 +143,3 @@ class Operator(threading.Thread):
                 self.done += 1
         except psycopg.Error as exc:
             self.error = exc
-
-
-def deadlocks(database: Database) -> int:
-    database.connection.execute("SELECT pg_stat_clear_snapshot()")
-    count: int = database.value("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-    return count
-
-
-@pytest.mark.fault(
-    "F32", injected="idle_in_transaction_session_timeout ends a handler's connection inside atomic()"
-)
-def test_handler_loses_its_idle_transaction(
-    database: Database, start_worker: StartWorker, observe: Observe
-) -> None:
-    with role_settings(database, idle_in_transaction_session_timeout="300ms"):
-        idle = handlers.idle_in_transaction.enqueue(seconds=1.0)
-        worker = start_worker("--concurrency", "1", awa=QUICK)
-        wait_until(lambda: database.job(idle.id)["state"] == "failed", timeout=30, message=worker.text)
-        handlers.record.enqueue(number=1)
-        handlers.record.using(delay=0.2).enqueue(number=2)
-        wait_until(lambda: database.effects("record") == [1, 2], timeout=20, message=worker.text)
-        assert worker.stop() == 0
-    errors = database.job(idle.id)["errors"]
-    assert len(errors) == 1
-    assert "failed, trying again" not in worker.text()
-    observe(
-        f"the job fails ({errors[0]['class']}), the worker's own sessions and the next jobs do not notice"
-    )
-
-
-@pytest.mark.fault("F35", injected="a REPEATABLE READ snapshot is held while 3,000 jobs run")
-@pytest.mark.slow
-def test_pinned_snapshot(
-    database: Database, connect: Connect, start_worker: StartWorker, observe: Observe
-) -> None:
-    worker = start_worker("--concurrency", "16")
-    worker.wait_ready(database.connection)
-
-    def rate() -> float:
-        before = database.states().get("completed", 0)
-        began = time.monotonic()
-        handlers.nothing.enqueue_many([{"number": number} for number in range(3_000)])
-        wait_until(
-            lambda: database.states() == {"completed": before + 3_000}, timeout=60, message=worker.text
-        )
-        return 3_000 / (time.monotonic() - began)
-
-    rate()
-    free = rate()
-    with connect(autocommit=False) as reader:
-        reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        seen = reader.execute("SELECT count(*) FROM awa.jobs").fetchone()
-        held = [rate() for _ in range(3)]
-        assert reader.execute("SELECT count(*) FROM awa.jobs").fetchone() == seen
-    again = rate()
-    assert worker.stop() == 0
-    assert database.rows("SELECT DISTINCT run_lease FROM awa.jobs") == [(1,)]
-    dead = database.value("SELECT pg_size_pretty(pg_table_size('awa.jobs_hot'))")
-    assert min(held) > free / 5
-    observe(
-        f"{free:,.0f} jobs/s before, {', '.join(f'{each:,.0f}' for each in held)} while held, "
-        f"{again:,.0f} after; the table has {dead}"
-    )

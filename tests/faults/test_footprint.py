@@ -14,8 +14,7 @@ from tests.clusters import cluster
 from tests.fault_report import Observe
 from tests.faults.conftest import StartWorkerAt
 from tests.waiting import wait_until
-from tests.worker_fixtures import Database, StartWorker
-from tests.worker_process import WorkerProcess
+from tests.worker_fixtures import Database, StartWorker, Workers
 
 Postgres = psycopg.Connection[Any]
 
@@ -66,17 +65,9 @@ def test_idle_worker_asks_little(start_worker_at: StartWorkerAt, observe: Observ
 
 
 @pytest.fixture
-def start_plain_worker(plain: Database, worker_env: dict[str, str], tmp_path: Any, database_url: str) -> Any:
+def start_plain_worker(plain: Database, workers: Workers) -> StartWorker:
     """As ``start_worker``, beside no audit."""
-    started: list[WorkerProcess] = []
-
-    def start(*arguments: str, awa: dict[str, Any] | None = None, failpoints: str = "") -> WorkerProcess:
-        started.append(WorkerProcess(worker_env, tmp_path / f"{len(started)}.log", *arguments, awa=awa))
-        return started[-1]
-
-    yield start
-    for worker in started:
-        worker.end()
+    return workers.start
 
 
 @pytest.mark.slow

@@ -16,10 +16,10 @@ from awa_django.storage.claim import ClaimRequest, claim
 from awa_django.storage.promote import promote
 from awa_django.storage.rows import Attempt, Completion, Deferral
 from awa_django.worker.settle import settle
-from tests.concurrency.test_storage import deadlocks, together
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job
 from tests.fault_report import Observe
+from tests.sessions import deadlocks, together
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]

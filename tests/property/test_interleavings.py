@@ -34,6 +34,7 @@ from tests import handlers
 from tests.conftest import Connect
 from tests.fault_report import Observe
 from tests.property.interleaving import Operation, Stepper
+from tests.sessions import deadlocks
 
 UNIQUE = Unique(args=True, states="unfinished_or_failed")
 ITEM = handlers.nothing.using(unique=UNIQUE).item(1)
@@ -328,15 +329,6 @@ def explore(
         f"{len(pairs)} pairs of {len(verbs)} operations in {orders} orders, {waits} of them with a wait: "
         f"{len(seen)} different ends, all as of a serial order, 0 deadlocks"
     )
-
-
-def deadlocks(database: psycopg.Connection[Any]) -> int:
-    database.execute("SELECT pg_stat_clear_snapshot()")
-    row = database.execute(
-        "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @pytest.mark.fault("U19", injected="each pair of operations on one job, in every order of their statements")
