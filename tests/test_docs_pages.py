@@ -34,6 +34,7 @@ OWN_TEST = {
     "docs/django-tasks.md": "test_docs_tasks.py",
     "docs/testing.md": "test_docs.py",
     "docs/tutorial.md": "test_docs_tutorial.py",
+    "docs/two-hosts.md": "test_docs_two_hosts.py",
 }
 OWN_SQL_TEST = {"docs/roles.md": "faults/roles.py", "docs/deployment.md": "test_docs_deployment.py"}
 PAGES = ["README.md"] + [

@@ -86,16 +86,21 @@ def run(command: str, directory: Path, environment: dict[str, str]) -> tuple[int
         return process.returncode, output
 
 
-@pytest.mark.acceptance
-@pytest.mark.timeout(300)
-def test_the_tutorial_works(tmp_path: Path, database: dict[str, str]) -> None:
-    environment = {
+def environment_of(database: dict[str, str]) -> dict[str, str]:
+    """What a terminal of the reader's has, with this package and this Python."""
+    return {
         **{key: value for key, value in os.environ.items() if key != "DJANGO_SETTINGS_MODULE"},
         **database,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(PROJECT_DIR),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+@pytest.mark.acceptance
+@pytest.mark.timeout(300)
+def test_the_tutorial_works(tmp_path: Path, database: dict[str, str]) -> None:
+    environment = environment_of(database)
     run_count = 0
     for language, _, text in blocks("docs/tutorial.md"):
         if language == "python":
