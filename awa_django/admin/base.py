@@ -72,7 +72,7 @@ class ListOnlyAdmin(ModelAdmin):
     paginator = CappedPaginator
 
     class Media:
-        css = {"all": ["awa/admin.css"]}
+        css = {"all": ["awa/themes.css", "awa/admin.css"]}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

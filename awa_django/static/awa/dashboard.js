@@ -18,7 +18,13 @@ document.addEventListener("DOMContentLoaded", () => {
   const charts = new Map(); // name -> { figure, spec, plot }
 
   const language = document.documentElement.lang || "en";
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A variable may be made of others, and of what the page's scheme is: an element tells its colour.
+  const probe = page.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
+
+  function color(name) {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  }
 
   function duration(seconds) {
     if (seconds == null) return "-";
@@ -196,7 +202,9 @@ document.addEventListener("DOMContentLoaded", () => {
     }
   }).observe(page);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAnew);
-  new MutationObserver(drawAnew).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  new MutationObserver(drawAnew).observe(document.documentElement, {
+    attributeFilter: ["data-theme", "data-bs-theme", "class"],
+  });
 
   // --- Panels -------------------------------------------------------------------------------------
 
