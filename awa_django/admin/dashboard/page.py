@@ -47,7 +47,7 @@ class DashboardAdmin(ListOnlyAdmin):
     """For whoever may see the queues; workers, schedules and duties for whoever may see theirs."""
 
     class Media:
-        css = {"all": ["awa/themes.css", "awa/admin.css", "awa/vendor/uplot/uPlot.min.css", "awa/dashboard.css"]}
+        css = {"all": ["awa/vendor/uplot/uPlot.min.css", "awa/dashboard.css"]}  # beside those of the lists
         js = ["awa/vendor/uplot/uPlot.iife.min.js", "awa/dashboard.js"]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
