@@ -191,6 +191,15 @@ def test_every_make_target_and_extra_exists() -> None:
             assert set(extras.split(",")) <= set(project["optional-dependencies"]), page
 
 
+def test_layers_of_the_code_are_those_that_are_checked() -> None:
+    checked = tomllib.loads((PROJECT_DIR / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ][0]["layers"]
+    told = (PROJECT_DIR / "docs" / "how-it-works.md").read_text().partition("| layer | |\n|---|---|\n")[2]
+    rows = [line.split("|")[1] for line in told.partition("\n\n")[0].splitlines()]
+    assert [re.findall(r"\w+", row) for row in rows] == [re.findall(r"\w+", layer) for layer in checked]
+
+
 def test_makefile_agrees_with_the_project() -> None:
     """A target named like a directory (dist) would count as made, a group that is missing stops pip."""
     makefile = (PROJECT_DIR / "Makefile").read_text(encoding="utf-8").replace("\\\n", "")
