@@ -25,7 +25,9 @@ class JobAdmin(JobPageMixin, ListOnlyAdmin):
     """A list of jobs, and the page of one of them."""
 
     # What is asked of a list first comes first: on a narrow screen the last columns are out of sight.
-    list_display = ("id", "job_kind", "job_queue", "job_state", "due", "attempts", "job_priority", "created")
+    list_display: Any = (  # type: ignore[misc]
+        "id", "job_kind", "job_queue", "job_state", "due", "attempts", "job_priority", "created"
+    )  # fmt: skip
     list_display_links = ("id",)
     list_filter: Any = (StateFilter, QueueFilter, KindFilter)  # type: ignore[misc]
     search_fields = ("id",)
@@ -82,7 +84,7 @@ class HotJobAdmin(JobAdmin):
     """What can run now, runs, or has ended."""
 
     list_filter: Any = (StateFilter, EndFilter, QueueFilter, KindFilter)  # type: ignore[misc]
-    job_actions = (
+    job_actions: tuple[str, ...] = (
         "retry_jobs", "cancel_jobs", "set_priority_of_jobs", "reschedule_jobs", "move_jobs", "delete_jobs"
     )  # fmt: skip
 
@@ -93,7 +95,7 @@ class DeferredJobAdmin(JobAdmin):
 
     ordering: Any = ("run_at", "id")  # type: ignore[misc]
     sortable_by: Any = ("id", "due")  # type: ignore[misc]
-    job_actions = (
+    job_actions: tuple[str, ...] = (
         "run_jobs_now", "cancel_jobs", "set_priority_of_jobs", "reschedule_jobs", "move_jobs", "delete_jobs"
     )  # fmt: skip
 
@@ -106,7 +108,7 @@ class DeferredJobAdmin(JobAdmin):
 class AllJobsAdmin(JobAdmin):
     """Both tables as one."""
 
-    job_actions = (
+    job_actions: tuple[str, ...] = (
         "retry_jobs", "run_jobs_now", "cancel_jobs", "set_priority_of_jobs", "reschedule_jobs", "move_jobs",
         "delete_jobs",
     )  # fmt: skip
