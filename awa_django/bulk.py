@@ -119,8 +119,8 @@ def _why_not(change: Change, user_id: str) -> str:
         user = users.filter(pk=user_id).first()
         if user is None:
             return "does not exist any more"
-        if not (user.is_active and getattr(user, "is_staff", True)):
-            return "is not active any more, or no member of the staff"
+        if not user.is_active:
+            return "is not active any more"
         return "" if user.has_perm(change.permission) else f"has no {change.permission} any more"
     except (ValueError, ValidationError):  # what no key of a user can be
         return "does not exist any more"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partialmethod
+from functools import partial, partialmethod
 from typing import Any
 
 from django import forms
@@ -17,7 +17,7 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE, DELETION
 from django.contrib.admin.widgets import AdminSplitDateTime
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
+from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -31,13 +31,24 @@ from awa_django.admin.base import ModelAdmin, log
 from awa_django.admin.words import Words, english, grouped, refusal
 from awa_django.conf import get_settings
 from awa_django.models import Job
-from awa_django.operations import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY, Change, OperationResult
+from awa_django.operations import (
+    HIGHEST_PRIORITY,
+    LARGEST_ID,
+    LONGEST_NAME,
+    LOWEST_PRIORITY,
+    Change,
+    OperationResult,
+)
 from awa_django.operations.change import Operation
-from awa_django.states import JobState
+from awa_django.operations.matching import apply_to_matching
+from awa_django.states import TERMINAL_STATES, UNFINISHED_STATES, JobState
+from awa_django.storage.operate import Match, locate
 
 # Ticked at once; a page has 100 rows.
 LARGEST_SELECTION = 1000
 REASONS_SHOWN = 10
+# What the page that asks whether to delete says of the jobs: which of them have ended.
+ENDED_NAME = "ended_jobs"
 LONGEST_SHOWN_SELECTION = 20
 
 
@@ -236,13 +247,38 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
         return _ask(page, request, action, ids, form)
     with transaction.atomic(using=get_settings().database):
         refused = bulk.not_to_resume(request, ids) if action.operation == "retry" else {}
-        result = change.apply(set(ids).difference(refused), by=str(request.user.get_username()))
-        result = result.beside(refused.values())
+        result = _apply(request, change, sorted(set(ids).difference(refused))).beside(refused.values())
         _log(request, action, result, {} if form is None else form.cleaned_data)
     _report(page, request, action, result)
     if "from_detail" in request.POST and not action.deletes:
         return HttpResponseRedirect(_url(page, "change", ids[0]))
     return HttpResponseRedirect(request.get_full_path())
+
+
+def _apply(request: HttpRequest, change: Change, ids: list[int]) -> OperationResult:
+    """Do it; but what had ended when the page asked whether to delete it must still have, and vice versa.
+
+    Who deletes a failed job does not mean the one that a colleague has retried since, nor who deletes a
+    waiting one the errors of how it went.
+    """
+    apply = partial(change.apply, by=str(request.user.get_username()))
+    seen = request.POST.get(ENDED_NAME)
+    if seen is None:
+        return apply(ids)
+    ended = {int(value) for value in seen.split() if _is_id(value)}
+    done = apply([job_id for job_id in ids if job_id > LARGEST_ID])  # which no job has
+    for states, some in (
+        (TERMINAL_STATES, ended.intersection(ids)),
+        (UNFINISHED_STATES, set(ids).difference(ended)),
+    ):
+        match = Match(LARGEST_ID, states=sorted(states & change.states))
+        possible = sorted(job_id for job_id in some if job_id <= LARGEST_ID)
+        result = apply_to_matching(
+            apply, match, possible, using=get_settings().database, explain=lambda job: f"is {job.state}"
+        )
+        changed = tuple(sorted((*done.changed, *result.changed)))
+        done = OperationResult(changed, done.refused).beside(result.refused)
+    return done
 
 
 def _ask(
@@ -261,6 +297,8 @@ def _ask(
         "shown_ids": ids[:LONGEST_SHOWN_SELECTION],
         "hidden_count": max(0, len(ids) - LONGEST_SHOWN_SELECTION),
         "checkbox_name": ACTION_CHECKBOX_NAME,
+        "ended_name": ENDED_NAME,
+        "ended": _ended(ids) if action.deletes else None,
         "from_detail": "from_detail" in request.POST,
         "list_url": _url(page, "changelist"),
         "action_url": request.get_full_path(),
@@ -269,6 +307,12 @@ def _ask(
         else request.get_full_path(),
     }
     return TemplateResponse(request, "admin/awa/confirm_action.html", context)
+
+
+def _ended(ids: list[int]) -> str:
+    """Which of the jobs have ended, for the page to send back."""
+    found = locate(connections[get_settings().database], [job_id for job_id in ids if job_id <= LARGEST_ID])
+    return " ".join(str(job.id) for job in found.values() if job.state in TERMINAL_STATES)
 
 
 def _url(page: ModelAdmin, view: str, *args: int) -> str:

@@ -28,7 +28,7 @@ from awa_django.admin.words import english, grouped, outcome_name, state_name
 from awa_django.bulk import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
-from awa_django.operations import Refusal
+from awa_django.operations import LARGEST_ID, Refusal
 from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND, Change
 from awa_django.operations.walk import Selection
 from awa_django.states import JobState
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 # How long a page may wait for its confirmation: it says how many there were when it was opened.
 LONGEST = BULK_KEPT_FOR
-_SALT = "awa_django.admin.bulk"
 _TABLES: dict[type[Any], Table] = {HotJob: "hot", DeferredJob: "deferred"}
 _COLUMNS = frozenset({"state", "queue", "kind"})
 
@@ -59,7 +58,7 @@ def perform(
     """Ask, or start the job and go to its page."""
     if confirmed:
         try:
-            selection, confirmation = _read(request.POST.get("selection", ""))
+            selection, confirmation = _read(request.POST.get("selection", ""), _salt(request, action))
         except (signing.BadSignature, msgspec.ValidationError):
             message = _("This page was too old, so nothing was done: here it is anew.")
             page.message_user(request, message, messages.WARNING)
@@ -77,7 +76,7 @@ def perform(
         connections[settings.database], queue=settings.bulk_queue, seen_within=settings.stale_after
     )
     try:
-        selection = select(page, request, changelist, ahead.highest_id)
+        selection = select(page, request, changelist, ahead)
         if action.operation == "retry" and selection.kind == BULK_KIND:
             raise CannotSelect(_("What was started for all that match is resumed one by one: tick it."))
         if not selection.states(Change(operation=action.operation)):
@@ -96,7 +95,8 @@ def not_to_resume(request: HttpRequest, ids: list[int]) -> dict[int, Refusal]:
     deleted.
     """
     refused = {}
-    jobs = HotJob.objects.filter(pk__in=ids, kind=BULK_KIND).values_list("pk", "state", "args")
+    possible = [job_id for job_id in ids if job_id <= LARGEST_ID]
+    jobs = HotJob.objects.filter(pk__in=possible, kind=BULK_KIND).values_list("pk", "state", "args")
     for job_id, state, args in jobs:
         try:
             permission = msgspec.convert(args["change"], Change).permission
@@ -108,8 +108,8 @@ def not_to_resume(request: HttpRequest, ids: list[int]) -> dict[int, Refusal]:
     return refused
 
 
-def select(page: ModelAdmin, request: HttpRequest, changelist: Any, highest_id: int) -> Selection:
-    """What the list shows, all pages of it. Raises: CannotSelect."""
+def select(page: ModelAdmin, request: HttpRequest, changelist: Any, ahead: Outlook) -> Selection:
+    """What the list shows, all pages of it, as it is now. Raises: CannotSelect."""
     wanted: dict[str, Any] = {}
     for spec in changelist.filter_specs:
         chosen = spec.value() if hasattr(spec, "value") else None
@@ -128,7 +128,8 @@ def select(page: ModelAdmin, request: HttpRequest, changelist: Any, highest_id: 
         _add_search(wanted, changelist.query.strip(), request)
     if not wanted:
         raise CannotSelect(_("Choose a filter first: an action on all jobs there are is not offered."))
-    return Selection(highest_id=highest_id, table=_TABLES.get(page.model), **wanted)
+    table = _TABLES.get(page.model)
+    return Selection(highest_id=ahead.highest_id, ended_by=ahead.now, table=table, **wanted)
 
 
 def _add_search(wanted: dict[str, Any], term: str, request: HttpRequest) -> None:
@@ -182,7 +183,7 @@ def _ask(
         "queue": get_settings().bulk_queue,
         "is_served": ahead.is_served,
         "is_paused": ahead.is_paused,
-        "selection": _sign(selection),
+        "selection": _sign(selection, _salt(request, action)),
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "list_url": reverse(_name(page.model, "changelist"), current_app=page.admin_site.name),
         "action_url": request.get_full_path(),
@@ -225,15 +226,20 @@ def _start(
     return HttpResponseRedirect(request.get_full_path())
 
 
-def _sign(selection: Selection) -> str:
+def _salt(request: HttpRequest, action: JobAction) -> str:
+    """A confirmation is of this user, for this action: a page that is passed on asks anew."""
+    return f"awa_django.admin.bulk.{action.name}.{request.user.pk}"
+
+
+def _sign(selection: Selection, salt: str) -> str:
     """The selection and a name for this confirmation of it, as only this site can write them."""
     payload = {"selection": msgspec.to_builtins(selection), "confirmation": secrets.token_hex(16)}
-    return signing.dumps(payload, salt=_SALT)
+    return signing.dumps(payload, salt=salt)
 
 
-def _read(text: str) -> tuple[Selection, str]:
+def _read(text: str, salt: str) -> tuple[Selection, str]:
     """Raises: BadSignature for what was not signed here, or too long ago."""
-    payload = signing.loads(text, salt=_SALT, max_age=LONGEST)
+    payload = signing.loads(text, salt=salt, max_age=LONGEST)
     return msgspec.convert(payload["selection"], Selection), payload["confirmation"]
 
 

@@ -14,7 +14,7 @@ from awa_django.operations.results import OperationResult, Refusal
 from awa_django.operations.verbs import cancel
 from awa_django.states import UNFINISHED_STATES, JobState
 from awa_django.storage import operate
-from awa_django.storage.operate import Table
+from awa_django.storage.operate import Located, Table
 
 # Rows looked through per statement for those that match: some 10 ms, however few they are.
 LOOK = 10_000
@@ -28,11 +28,12 @@ def apply_to_matching(
     job_ids: Sequence[int],
     *,
     using: str,
+    explain: Callable[[Located], str] = lambda _: "matches no more",
 ) -> OperationResult:
     """Do it to those of the jobs that match still, in one transaction; the others are refused.
 
     They were found before: meanwhile somebody may have retried one that has failed, and an operation that
-    would take it in its new state as well is not meant for it.
+    would take it in its new state as well is not meant for it. ``explain`` says why it was refused.
     """
     connection = connections[using]
     with transaction.atomic(using=using):
@@ -43,7 +44,7 @@ def apply_to_matching(
         moved_on = sorted(set(job_ids).difference(matching))
         now = operate.locate(connection, moved_on)
     refused = [
-        Refusal(job_id, JobState(now[job_id].state), "matches no more")
+        Refusal(job_id, JobState(now[job_id].state), explain(now[job_id]))
         if job_id in now
         else Refusal(job_id, None, "does not exist")
         for job_id in moved_on

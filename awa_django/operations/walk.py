@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from django.db import connections, transaction
@@ -25,7 +26,8 @@ _STATES: dict[Table, frozenset[JobState]] = {"hot": HOT_STATES, "deferred": DEFE
 class Selection:
     """Which jobs: those of one table or of both, with these values; what is empty is any.
 
-    ``ended``: the outcome of the attempt that was the end. Jobs enqueued after ``highest_id`` are left.
+    ``ended``: the outcome of the attempt that was the end. Jobs enqueued after ``highest_id`` are left,
+    and those that ended after ``ended_by``: nobody has seen that.
     """
 
     highest_id: int
@@ -35,6 +37,7 @@ class Selection:
     queue: str | None = None
     tags: tuple[str, ...] = ()
     ended: str | None = None
+    ended_by: datetime | None = None
 
     def states(self, change: Change) -> list[str]:
         """Of the jobs that the change takes; empty when it takes none of these."""
@@ -59,6 +62,7 @@ class Selection:
             except_queue=change.queue,
             except_priority=change.priority,
             except_run_at=change.run_at,
+            ended_by=self.ended_by,
         )
 
 

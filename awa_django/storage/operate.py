@@ -22,7 +22,7 @@ class Match(NamedTuple):
     """Which jobs: None is any. ``tags`` are all there; ``highest_id`` bounds the ids.
 
     ``ended`` is the outcome of the newest error entry, if that tells of the end there was, and needs
-    ``states``. What is ``except_`` is left out.
+    ``states``. What is ``except_`` is left out, and what ended after ``ended_by``.
     """
 
     highest_id: int
@@ -35,6 +35,7 @@ class Match(NamedTuple):
     except_queue: str | None = None
     except_priority: int | None = None
     except_run_at: datetime | None = None
+    ended_by: datetime | None = None
 
 
 class Located(NamedTuple):
@@ -180,13 +181,14 @@ def edit_args(
 class Outlook(NamedTuple):
     """What a job would meet that is enqueued now."""
 
+    now: datetime
     highest_id: int
     is_served: bool
     is_paused: bool
 
 
 def outlook(connection: Connection, *, queue: str, seen_within: timedelta) -> Outlook:
-    """The highest id of all jobs, and whether the queue is served and paused."""
+    """The instant, the highest id of all jobs, and whether the queue is served and paused."""
     [row] = fetch(connection, "outlook", queue=queue, seen_within=seen_within.total_seconds())
     return Outlook._make(row)
 

@@ -20,7 +20,7 @@ from awa_django import operations
 from awa_django.admin import actions
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
 from awa_django.storage.claim import ClaimRequest, claim
-from tests.factories import insert_job, reload_job
+from tests.factories import insert_job, reload_job, update_job
 
 pytestmark = pytest.mark.django_db
 
@@ -123,6 +123,28 @@ def test_reschedule_moves_the_job_and_its_page(root: Client) -> None:
     page = root.get(response["Location"])
     assert page["Location"] == reverse("admin:awa_deferredjob_change", args=[job_id])
     assert b"Reschedule, run_at 2030-01-02" in root.get(page["Location"]).content  # its log
+
+
+def test_what_has_moved_on_since_it_was_asked_about_is_not_deleted(root: Client) -> None:
+    """A colleague retries a failed job, and one that waited fails: neither is what was meant."""
+    retried, gone = insert_job("failed"), insert_job("failed")
+    failed, waits = insert_job(), insert_job("scheduled")
+    ids = [retried, gone, failed, waits, 2**63]
+    page = post(root, Job, "delete_jobs", ids).content.decode()
+    ended = re.search(r'name="ended_jobs" value="([^"]*)"', page)
+    assert ended
+    assert ended[1] == f"{retried} {gone}"
+    operations.retry(retried)
+    update_job(failed, state="'failed'", finalized_at="now()")
+    response = post(root, Job, "delete_jobs", ids, confirmed="1", ended_jobs=ended[1])
+    left = f"job {retried} is available; job {failed} is failed; job {2**63} does not exist."
+    assert said(response)[-1].endswith(left)
+    assert set(Job.objects.values_list("pk", flat=True)) == {retried, failed}
+
+
+def test_only_a_deletion_asks_what_had_ended(root: Client) -> None:
+    job_id = insert_job()
+    assert "ended_jobs" not in post(root, Job, "cancel_jobs", [job_id]).content.decode()
 
 
 RANGE = "must be between 0001-02-01 and 9999-12-01"

@@ -145,6 +145,28 @@ def test_a_selection_that_was_not_signed_here_is_asked_about_anew(selection: str
     assert bulk_jobs() == []
 
 
+def test_a_confirmation_is_for_its_user_and_its_action_alone(root: Client, login: Login) -> None:
+    insert_job("failed")
+    data = {"confirmed": "1", "selection": signed(post(root, HotJob, "retry_jobs", "?state=failed"))}
+    for client, action in ((root, "delete_jobs"), (login("view_hotjob", "retry_job"), "retry_jobs")):
+        response = post(client, HotJob, action, "?state=failed", **data)
+        assert "too old" in response.content.decode()
+        assert bulk_jobs() == []
+    post(root, HotJob, "retry_jobs", "?state=failed", **data)
+    assert len(bulk_jobs()) == 1
+
+
+def test_what_failed_after_the_page_was_opened_is_not_deleted(root: Client) -> None:
+    seen, unseen = insert_job("failed", kind="k"), insert_job("running", kind="k")
+    confirm(root, Job, "delete_jobs", "?kind=k&state=failed")
+    update_job(unseen, state="'failed'", finalized_at="now() + interval '1 second'")
+    [job] = bulk_jobs()
+    assert run_available(job.pk)
+    assert reload_job(seen) is None
+    assert reload_job(unseen).state == "failed"
+    assert reload_job(job.pk).result["changed"] == 1
+
+
 def test_values_are_asked_for_and_checked(root: Client) -> None:
     insert_job("scheduled", kind="k")
     query = "?kind=k"

@@ -2,7 +2,7 @@
 -- the ids of those that match (null: none).
 -- Params: table ('hot' or 'deferred'); states, kind, queue, tags (all of them), ended (the outcome of the newest error
 --   entry, as far as that tells of the end there was) (null: any); except_kind, except_queue, except_priority,
---   except_run_at (null: none); after_id, highest_id, row_count.
+--   except_run_at (null: none); ended_by (what ended later is left out; null: nothing); after_id, highest_id, row_count.
 -- Index: jobs_hot_pkey or scheduled_jobs_pkey, from where the last look ended; the other table is not in the plan.
 -- The rows are bounded and not the matches: where few match, those would be looked for through the whole table.
 -- Errors, which may be large, are read of rows in the right state alone, and where they are asked for.
@@ -62,5 +62,6 @@ SELECT
           AND coalesce(job.queue <> %(except_queue)s::text, true)
           AND coalesce(job.priority <> %(except_priority)s::smallint, true)
           AND coalesce(job.run_at <> %(except_run_at)s::timestamptz, true)
+          AND coalesce(job.finalized_at <= %(ended_by)s::timestamptz, true)
     )
 FROM looked_at AS job

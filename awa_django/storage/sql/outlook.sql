@@ -1,8 +1,9 @@
--- What a job would meet that is enqueued now: the highest id of all jobs (0: there is none), whether a
+-- What a job would meet that is enqueued now: the instant, the highest id of all jobs (0: there is none), whether a
 -- worker serves its queue, and whether that is paused.
 -- Params: queue; seen_within (seconds since a worker was last seen).
 -- Index: jobs_hot_pkey, scheduled_jobs_pkey, queue_meta_pkey.
 SELECT
+    now(),
     coalesce(
         greatest(
             (SELECT max(job.id) FROM awa.jobs_hot AS job),

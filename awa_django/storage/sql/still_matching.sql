@@ -1,5 +1,5 @@
 -- Lock those of the jobs that are in the right state, wherever they are now: the ids of those that still match, in order.
--- Params: job_ids; states, kind, queue, tags, ended, except_kind, except_queue, except_priority, except_run_at as in
+-- Params: job_ids; states, kind, queue, tags, ended, except_kind, except_queue, except_priority, except_run_at, ended_by as in
 --   matching; highest_id is not asked for again.
 -- Index: jobs_hot_pkey, scheduled_jobs_pkey: no other one serves a condition within coalesce, however few rows
 -- statistics say there are.
@@ -47,4 +47,5 @@ WHERE coalesce(job.kind = %(kind)s::text, true)
   AND coalesce(job.queue <> %(except_queue)s::text, true)
   AND coalesce(job.priority <> %(except_priority)s::smallint, true)
   AND coalesce(job.run_at <> %(except_run_at)s::timestamptz, true)
+  AND coalesce(job.finalized_at <= %(ended_by)s::timestamptz, true)
 ORDER BY job.id
