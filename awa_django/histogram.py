@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import zip_longest
 
 # Seconds: 1 ms, 2 ms, ... 1.024 s, ... 70 minutes. Stored counts refer to them: bounds may be added at
 # the end only. A factor of two bounds a percentile's error, and a row of counts is 120 bytes at most.
@@ -19,11 +18,6 @@ BOUNDS: tuple[float, ...] = tuple(0.001 * 2**power for power in range(23))
 def bucket(seconds: float) -> int:
     """The place in a histogram of what took so long; a bound belongs to the bucket that it begins."""
     return bisect_right(BOUNDS, seconds)
-
-
-def merge(*histograms: Sequence[int] | None) -> list[int]:
-    """The sum of histograms, as long as the longest of them."""
-    return [sum(counts) for counts in zip_longest(*(each or () for each in histograms), fillvalue=0)]
 
 
 def percentile(counts: Sequence[int] | None, quantile: float) -> float | None:

@@ -55,13 +55,6 @@ def get(result: Any) -> Any:
     return result.task.get_backend().get_result(result.id)
 
 
-def run_to_the_end(result: Any) -> Any:
-    while not get(result).is_finished:
-        run_job(int(result.id))
-    result.refresh()
-    return result
-
-
 def test_result_of_a_task_that_succeeded(told: Told) -> None:
     result = tasks.add.enqueue(1, right=2)
     before = timezone.now()

@@ -6,7 +6,7 @@ of a model is cheap: each verb works on one and keeps it only if the whole of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -306,12 +306,3 @@ class Model:
             return self.now + from_json(own).delay(job.attempt)
         longest = Exponential(jitter=0.0).delay(job.attempt)
         return Between(self.now + longest / 2, self.now + longest)
-
-
-def jobs_of(model: Model, states: Iterable[str]) -> list[ModelJob]:
-    wanted = set(states)
-    return [job for job in model.jobs.values() if job.state in wanted]
-
-
-def table(model: Model) -> Mapping[int, ModelJob]:
-    return dict(sorted(model.jobs.items()))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from awa_django.histogram import BOUNDS, bucket, merge, percentile
+from awa_django.histogram import BOUNDS, bucket, percentile
 
 
 def counted(seconds: Sequence[float]) -> list[int]:
@@ -28,12 +28,6 @@ def test_bounds_double_from_a_millisecond_to_over_an_hour() -> None:
 )
 def test_bucket_begins_with_its_lower_bound(seconds: float, expected: int) -> None:
     assert bucket(seconds) == expected
-
-
-def test_merge_takes_histograms_of_any_length() -> None:
-    assert merge() == []
-    assert merge(None, []) == []
-    assert merge([1, 2], None, [0, 1, 5], []) == [1, 3, 5]
 
 
 @pytest.mark.parametrize("nothing", [None, [], [0, 0, 0]])
