@@ -25,7 +25,7 @@ class JobAdmin(JobPageMixin, ListOnlyAdmin):
     """A list of jobs, and the page of one of them."""
 
     # What is asked of a list first comes first: on a narrow screen the last columns are out of sight.
-    list_display: Any = (  # type: ignore[misc]
+    list_display: Any = (
         "id", "job_kind", "job_queue", "job_state", "due", "attempts", "job_priority", "created"
     )  # fmt: skip
     list_display_links = ("id",)
