@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from inspect import iscoroutinefunction
 from types import ModuleType
 from typing import Any, cast
@@ -119,20 +120,7 @@ class AwaBackend(BaseTaskBackend):
         )
         if not enqueued.created:
             return self._holder(enqueued)
-        result: TaskResult[Any, Any] = TaskResult(
-            task=task,
-            id=str(enqueued.id),
-            status=TaskResultStatus.READY,
-            enqueued_at=enqueued_at,
-            started_at=None,
-            last_attempted_at=None,
-            finished_at=None,
-            args=list(args),
-            kwargs=dict(kwargs),
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
+        result = self._ready(task, enqueued.id, enqueued_at, args, kwargs)
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -203,6 +191,30 @@ class AwaBackend(BaseTaskBackend):
     def _option(self, task: AnyTask, name: str) -> Any:
         own = option(task, name)
         return self.options.get(name) if own is None else own
+
+    def _ready(
+        self,
+        task: AnyTask,
+        job_id: int,
+        enqueued_at: datetime,
+        args: Iterable[Any],
+        kwargs: Mapping[str, Any],
+    ) -> TaskResult[Any, Any]:
+        """The result of a task that was just enqueued."""
+        return TaskResult(
+            task=task,
+            id=str(job_id),
+            status=TaskResultStatus.READY,
+            enqueued_at=enqueued_at,
+            started_at=None,
+            last_attempted_at=None,
+            finished_at=None,
+            args=list(args),
+            kwargs=dict(kwargs),
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
 
     def _holder(self, enqueued: Enqueued) -> TaskResult[Any, Any]:
         try:

@@ -69,7 +69,7 @@ def run_attempt(
         outcome = exc.outcome
     except BaseException as exc:  # noqa: BLE001  (SystemExit and its like end the job, never the worker)
         outcome = verdict.raised(job, exc, worker=worker, handler=_whose(handler, arguments))
-        if handler.hears_of_end:
+        if handler.hears_of_end:  # in here: who logs it wants sys.exc_info()
             _tell(handler, context, arguments, outcome)
         return outcome
     if handler.hears_of_end:
@@ -123,7 +123,7 @@ async def run_attempt_async(
         if forks.depth != depth:
             forks.leave(exc)
         outcome = _timed_out_or_raised(job, exc, timer, seconds, worker, _whose(handler, arguments))
-        if handler.hears_of_end:
+        if handler.hears_of_end:  # in here, as above
             await _tell_async(handler, context, arguments, outcome)
         return outcome
     if handler.hears_of_end:

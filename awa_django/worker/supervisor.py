@@ -134,7 +134,6 @@ class Supervisor:
     def _make_services(self) -> None:
         settings = get_settings()
         living = self.children.living
-        upkeep, seldom = self._session("upkeep"), self._session("seldom")
         reconcile = self._session("reconcile")
         self._question = self._session("question")
         self.leader = Leader(self._session("leader"), self.name)
@@ -154,6 +153,19 @@ class Supervisor:
             heartbeat_interval=settings.heartbeat_interval,
             stale_after=settings.stale_after,
         )
+        self._services: list[Service] = [
+            self.leader,
+            self.reconciler,
+            Canceller(reconcile, living),
+            self.listener,
+            heartbeater,
+            *self._make_duties(),
+        ]
+
+    def _make_duties(self) -> list[Service]:
+        """What is done by whoever holds the lease of it."""
+        settings = get_settings()
+        upkeep, seldom = self._session("upkeep"), self._session("seldom")
         promoter = Promoter(
             self._session("promote"),
             self.leader,
@@ -170,12 +182,7 @@ class Supervisor:
             stale_after=settings.stale_after,
             worker=self.name,
         )
-        self._services: list[Service] = [
-            self.leader,
-            self.reconciler,
-            Canceller(reconcile, living),
-            self.listener,
-            heartbeater,
+        return [
             promoter,
             rescuer,
             CronScheduler(upkeep, self.leader),
