@@ -8,14 +8,16 @@ from datetime import timedelta
 from typing import Any
 
 from django.contrib.admin.models import LogEntry
-from django.db.models import F, Func, OuterRef, Subquery, TextField, Value
-from django.db.models.functions import Cast, Left, Length
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import F, Func, OuterRef, QuerySet, Subquery, TextField, Value
+from django.db.models.functions import Cast, Coalesce, Left, Length
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from awa_django.admin.base import distance, show_date, show_state
+from awa_django.admin.limits import limit_by_a_row
 from awa_django.admin.timeline import DATE, timeline
 from awa_django.admin.words import state_name
 from awa_django.models import UniqueClaim
@@ -26,6 +28,8 @@ from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.why import explain
 
 LOG_ENTRIES_SHOWN = 20
+# The log of the admin has no index by object: so many of its newest entries are looked through.
+LOG_WINDOW = 50_000
 DATA = ("args", "progress", "result", "metadata")
 # How often a page asks again, in seconds: a job that is about to move, and one that waits for long.
 SOON, LATER = 2, 15
@@ -59,12 +63,28 @@ def find(model: Any, job_id: int) -> Any:
         ),
         LONGEST_SHOWN,
     )
+    columns["limit"] = limit_by_a_row()
     columns["holder_id"] = Subquery(
         UniqueClaim.objects.filter(unique_key=OuterRef("unique_key")).values("job_id")[:1]
     )
     errors = Func(F("errors"), template="(%(expressions)s)::text[]", output_field=TextArrayField())
     return (
         model.objects.filter(pk=job_id).defer("errors", *DATA).annotate(errors_text=errors, **columns).first()
+    )
+
+
+def log_of(job: Any, content_type: ContentType) -> QuerySet[LogEntry]:
+    """What was done to the job in the admin, newest first, as far as it is among the newest entries.
+
+    The type of an entry is compared in a way that has no index: else all entries of jobs would be read.
+    """
+    oldest = LogEntry.objects.order_by("-pk").values("pk")[LOG_WINDOW : LOG_WINDOW + 1]
+    return (
+        LogEntry.objects.filter(pk__gt=Coalesce(Subquery(oldest), 0), object_id=str(job.pk))
+        .alias(type_id=F("content_type_id") + 0)
+        .filter(type_id=content_type.pk)
+        .select_related("user")
+        .order_by("-pk")[:LOG_ENTRIES_SHOWN]
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.admin.models import LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -13,6 +12,8 @@ from django.views.decorators.http import require_safe
 
 from awa_django.admin import detail
 from awa_django.admin.actions import JobActionsMixin
+from awa_django.admin.limits import TooSlow, limited_by_a_row, too_slow
+from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import LARGEST_ID
 
@@ -40,22 +41,22 @@ class JobPageMixin(JobActionsMixin):
     def _show(self, request: HttpRequest, object_id: int, view: str, template: str) -> HttpResponse:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        job = detail.find(self.model, object_id) if object_id <= LARGEST_ID else None
-        if job is None:
-            return self._elsewhere(request, object_id, view)
+        content_type = ContentType.objects.get_for_model(Job)
+        try:
+            with limited_by_a_row(get_settings().database):
+                job = detail.find(self.model, object_id) if object_id <= LARGEST_ID else None
+                if job is None:
+                    return self._elsewhere(request, object_id, view)
+                log = detail.log_of(job, content_type)
+                shown = detail.context(job, log, request, site_name=self.admin_site.name)
+        except TooSlow:
+            return too_slow(self, request)
         request.current_app = self.admin_site.name
-        log = (
-            LogEntry.objects.filter(
-                content_type=ContentType.objects.get_for_model(Job), object_id=str(job.pk)
-            )
-            .select_related("user")
-            .order_by("-action_time", "-pk")[: detail.LOG_ENTRIES_SHOWN]
-        )
         site = self.admin_site
         name = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         context = {
             **(site.each_context(request) if view == "change" else {}),
-            **detail.context(job, log, request, site_name=site.name),
+            **shown,
             "title": _("Job %(id)s") % {"id": job.pk},
             "subtitle": None,
             "opts": self.opts,

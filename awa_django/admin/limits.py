@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django.db import OperationalError, connections, transaction
+from django.db.models import BigIntegerField, Func, TextField, Value
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.utils.translation import gettext as _
@@ -31,12 +32,41 @@ def limited(alias: str) -> Iterator[None]:
     """
     connection = connections[alias]
     goes_on = connection.in_atomic_block
+    with _cancelled_is_too_slow(), transaction.atomic(using=alias):
+        before = limit_reading(connection, longest=get_settings().admin_statement_timeout)
+        yield
+        if goes_on:
+            restore_reading(connection, before)
+
+
+@contextmanager
+def limited_by_a_row(alias: str) -> Iterator[None]:
+    """As ``limited``, for a page that begins with one row by its key: its limit comes with that row.
+
+    So it costs no statement. Nothing may be written inside. Raises: TooSlow.
+    """
+    with _cancelled_is_too_slow(), transaction.atomic(using=alias):
+        yield
+        transaction.set_rollback(True, using=alias)  # what the row has set goes with it
+
+
+def limit_by_a_row() -> Func:
+    """A column of that row: it bounds each later statement of the transaction; a lower limit stays."""
+    longest = get_settings().admin_statement_timeout
+    milliseconds = None if longest is None else max(1, round(longest.total_seconds() * 1000))
+    return Func(
+        Value(milliseconds, output_field=BigIntegerField(null=True)),
+        template="set_config('statement_timeout', (SELECT "
+        "coalesce(least(nullif(setting.setting::bigint, 0), %(expressions)s::bigint), 0)::text "
+        "FROM pg_catalog.pg_settings AS setting WHERE setting.name = 'statement_timeout'), true)",
+        output_field=TextField(),
+    )
+
+
+@contextmanager
+def _cancelled_is_too_slow() -> Iterator[None]:
     try:
-        with transaction.atomic(using=alias):
-            before = limit_reading(connection, longest=get_settings().admin_statement_timeout)
-            yield
-            if goes_on:
-                restore_reading(connection, before)
+        yield
     except OperationalError as exc:
         if isinstance(exc.__cause__, errors.QueryCanceled):
             raise TooSlow from exc

@@ -263,4 +263,7 @@ def test_a_page_takes_eight_statements_at_most(state: str, login: Login) -> None
         show(client, job_id, view)
         with CaptureQueriesContext(connection) as queries:
             show(client, job_id, view)
-        assert len(queries) <= 8, [query["sql"] for query in queries]
+        # The transaction round them is a savepoint within that of the test.
+        around = ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
+        sent = [query["sql"] for query in queries if not query["sql"].startswith(around)]
+        assert len(sent) <= 8, sent
