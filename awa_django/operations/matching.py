@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from django.db import connections, transaction
 
@@ -22,6 +23,24 @@ _TABLES: tuple[Table, ...] = ("hot", "deferred")
 _UNFINISHED: list[str] = sorted(UNFINISHED_STATES)
 
 
+def look_through(
+    connection: Any, match: operate.Match, table: Table, *, after_id: int = 0
+) -> Iterator[tuple[int, list[int]]]:
+    """The jobs of a table that match, in batches: the id up to which all is done with the batch, and its ids.
+
+    No statement reads more than ``LOOK`` rows: a look ends with an empty batch, so that the place is known
+    where nothing matches, too.
+    """
+    last_id: int | None = after_id
+    while last_id is not None:
+        last_id, job_ids = operate.matching(connection, match, table=table, after_id=last_id, row_count=LOOK)
+        for start in range(0, len(job_ids), batches.BATCH):
+            some = job_ids[start : start + batches.BATCH]
+            yield some[-1], some
+        if last_id is not None:
+            yield last_id, []
+
+
 def apply_to_matching(
     apply: Callable[[list[int]], OperationResult],
     match: operate.Match,
@@ -35,6 +54,8 @@ def apply_to_matching(
     They were found before: meanwhile somebody may have retried one that has failed, and an operation that
     would take it in its new state as well is not meant for it. ``explain`` says why it was refused.
     """
+    if not job_ids:
+        return OperationResult((), ())
     connection = connections[using]
     with transaction.atomic(using=using):
         matching = operate.still_matching(connection, match, job_ids)
@@ -87,17 +108,13 @@ def cancel_matching(
     for _ in range(batches.ROUNDS):
         found_count = 0
         for table in _TABLES:
-            after_id: int | None = 0
-            while after_id is not None:
-                after_id, job_ids = operate.matching(
-                    connection, match, table=table, after_id=after_id, row_count=LOOK
-                )
-                found_count += len(job_ids)
-                for start in range(0, len(job_ids), batches.BATCH):
-                    some = job_ids[start : start + batches.BATCH]
-                    cancelled_count += len(cancel(some, by=by, reason=reason, using=using).changed)
-                    if on_batch is not None:
-                        on_batch(cancelled_count)
+            for _last_id, some in look_through(connection, match, table):
+                if not some:
+                    continue
+                found_count += len(some)
+                cancelled_count += len(cancel(some, by=by, reason=reason, using=using).changed)
+                if on_batch is not None:
+                    on_batch(cancelled_count)
         if not found_count:
             break
     return cancelled_count

@@ -10,7 +10,7 @@ from functools import partial
 from django.db import connections, transaction
 
 from awa_django.conf import get_settings
-from awa_django.operations import batches, matching
+from awa_django.operations import matching
 from awa_django.operations.change import BULK_KIND, Change
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.states import DEFERRED_STATES, HOT_STATES, JobState
@@ -126,23 +126,15 @@ def walk(
     match = selection.match(change)
     apply = partial(change.apply, by=by, using=alias)
     for table in selection.passes(change)[place.passes_done :]:
-        find = partial(operate.matching, connection, match, table=table, row_count=matching.LOOK)
         if place.first_id is None:
             lowest = operate.lowest_ids(connection)[table == "deferred"]
             start = selection.highest_id if lowest is None else lowest - 1
             place = replace(place, first_id=start, last_id=start)
-        while match.states:
-            last_id, job_ids = find(after_id=place.last_id)
-            if last_id is None:
-                break
-            for start in range(0, len(job_ids), batches.BATCH):
-                some = job_ids[start : start + batches.BATCH]
-                with transaction.atomic(using=alias):
-                    result = matching.apply_to_matching(apply, match, some, using=alias)
-                    place = place.beyond(result, some[-1])
-                    keep(place)
-            place = replace(place, last_id=last_id)
-            if not job_ids:
+        looked_at = matching.look_through(connection, match, table, after_id=place.last_id)
+        for last_id, some in looked_at if match.states else ():
+            with transaction.atomic(using=alias):
+                result = matching.apply_to_matching(apply, match, some, using=alias)
+                place = place.beyond(result, last_id)
                 keep(place)
         place = replace(place, passes_done=place.passes_done + 1, first_id=None)
     return place
