@@ -70,6 +70,7 @@ _REFUSALS = (
     _n("has these arguments already"),
     _n("has got other arguments meanwhile"),
     _n("does what somebody confirmed, and nothing else"),
+    _n("does to many what you may not do to one"),
     _n("its unique key is held by another job"),
 )
 _HELD = re.compile(r"its unique key is held by job (\d+)")
