@@ -41,24 +41,6 @@ SHOWN = {
 SIZES = {1440: 900, 390: 844}
 # Flat surfaces and smooth letters: more colours are not seen.
 COLORS = 128
-# The minutes of the demo, an hour back: charts want some.
-EARLIER = """
-    INSERT INTO awa.queue_stats (
-        minute, queue, kind, completed_count, retried_count, failed_count, wait_histogram, run_histogram
-    )
-    SELECT
-        date_trunc('minute', now()) - ago * interval '1 minute',
-        queue,
-        kind,
-        round(completed_count * (0.8 + 0.2 * sin(ago / 5.0))),
-        round(retried_count * (0.7 + 0.3 * cos(ago / 3.0))),
-        CASE WHEN ago % 7 = 0 THEN failed_count ELSE 0 END,
-        array_fill(0, ARRAY[(1 + sin(ago / 6.0 + ago))::integer]) || wait_histogram,
-        array_fill(0, ARRAY[(1 + cos(ago / 9.0 + ago))::integer]) || run_histogram
-    FROM awa.queue_stats, generate_series(1, 58) AS ago
-    WHERE minute = (SELECT max(minute) FROM awa.queue_stats WHERE minute < date_trunc('minute', now()))
-    ON CONFLICT DO NOTHING
-"""
 # Nobody's own directory is in a traceback.
 MOVE = """
     UPDATE awa.jobs_hot
@@ -77,8 +59,8 @@ def main() -> None:
     parser.add_argument(
         "--seconds",
         type=float,
-        default=130,
-        help="of the demo before, for the charts (default: 130)",
+        default=75,
+        help="of the demo before (default: 75, so that a whole minute is measured)",
     )
     options = parser.parse_args()
     executable = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -87,7 +69,6 @@ def main() -> None:
     with own_database() as url, demo(url) as address:
         time.sleep(options.seconds)
         with psycopg.connect(url) as connection:
-            connection.execute(EARLIER)
             connection.execute(MOVE, [str(ROOT)])
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM)

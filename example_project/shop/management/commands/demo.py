@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from example_project.shop.demo.account import LEGEND, account, endings, rates
+from example_project.shop.demo.history import invent_an_hour
 from example_project.shop.demo.load import Ending, Load, enqueue_load
 from example_project.shop.demo.periodic import has_fired
 from example_project.shop.demo.processes import MANAGE, running, stopped_by_signals
@@ -120,13 +121,17 @@ class Command(BaseCommand):
     def _serve(self, worker: tuple[str, ...], port: int) -> None:
         """The shop and the admin, with a worker and visitors, until Ctrl-C."""
         self._make_login()
+        invent_an_hour()
         address = f"127.0.0.1:{port}"
         with running(*worker) as jobs, running("runserver", "--noreload", address) as web:
             self.console.print(
                 f"\nDashboard  http://{address}/admin/awa/dashboard/  (login demo, password demo)"
                 f"\nShop       http://{address}/\nAdmin      http://{address}/admin/"
             )
-            self.console.print("Orders keep coming in. Ctrl-C stops the server and the worker.\n")
+            self.console.print(
+                "Orders keep coming in. The hour before, in the charts, is invented. "
+                "Ctrl-C stops the server and the worker.\n"
+            )
             traffic = Traffic()
             while jobs.poll() is None and web.poll() is None:
                 traffic.step()
