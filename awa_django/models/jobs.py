@@ -34,6 +34,9 @@ class ReadOnlyModel(models.Model):
 
     class Meta:
         abstract = True
+        managed = False
+        base_manager_name = "objects"
+        default_permissions = ("view",)
 
     def save(self, *_: Any, **__: Any) -> NoReturn:
         raise NotSupportedError(f"{type(self).__name__}.save() is refused: {self.written_by}")
@@ -88,11 +91,8 @@ class HotJob(JobColumns, ReadOnlyModel):
         "set_priority, move_queue, delete). For other columns use Job.objects.filter(...).update()."
     )
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."jobs_hot"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("hot job")
         verbose_name_plural = _l("hot jobs")
 
@@ -105,11 +105,8 @@ class DeferredJob(JobColumns, ReadOnlyModel):
         "set_priority, move_queue, delete). For other columns use Job.objects.filter(...).update()."
     )
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."scheduled_jobs"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("deferred job")
         verbose_name_plural = _l("deferred jobs")
 

@@ -17,11 +17,8 @@ class UniqueClaim(ReadOnlyModel):
     unique_key = UniqueKeyField(primary_key=True)
     job_id = models.BigIntegerField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."job_unique_claims"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("unique claim")
         verbose_name_plural = _l("unique claims")
 
@@ -40,11 +37,8 @@ class QueueMeta(ReadOnlyModel):
     paused_by = models.TextField(null=True)  # noqa: DJ001
     paused_until = models.DateTimeField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."queue_meta"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         permissions = [("pause_queue", "Can pause and resume queues")]
         verbose_name = _l("queue")
         verbose_name_plural = _l("queues")
@@ -82,11 +76,8 @@ class CronJob(ReadOnlyModel):
     paused_by = models.TextField(null=True)  # noqa: DJ001
     declared_at = models.DateTimeField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."cron_jobs"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         permissions = [
             ("pause_cronjob", "Can pause and resume cron schedules"),
             ("run_cronjob", "Can run cron schedules now"),
@@ -115,11 +106,8 @@ class RuntimeInstance(ReadOnlyModel):
     started_at = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."runtime_instances"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("worker")
         verbose_name_plural = _l("workers")
 
@@ -137,11 +125,8 @@ class LeaderLease(ReadOnlyModel):
     epoch = models.BigIntegerField()
     expires_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."leaders"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("leader duty")
         verbose_name_plural = _l("leader duties")
 
@@ -158,11 +143,8 @@ class JobKind(ReadOnlyModel):
     queue = models.TextField(null=True)  # noqa: DJ001
     last_seen_at = models.DateTimeField()
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."job_kinds"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("job kind")
         verbose_name_plural = _l("job kinds")
 
@@ -191,11 +173,8 @@ class QueueStats(ReadOnlyModel):
     wait_histogram = HistogramField(null=True)
     run_histogram = HistogramField(null=True)
 
-    class Meta:
-        managed = False
+    class Meta(ReadOnlyModel.Meta):
         db_table = '"awa"."queue_stats"'
-        base_manager_name = "objects"
-        default_permissions = ("view",)
         verbose_name = _l("ended runs of a minute")
         verbose_name_plural = _l("ended runs per minute")
 
