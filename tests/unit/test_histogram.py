@@ -1,4 +1,4 @@
-"""Histogram: what belongs in which bucket, sums, and percentiles near the truth."""
+"""Histogram: what belongs in which bucket, and percentiles near the truth."""
 
 from __future__ import annotations
 
