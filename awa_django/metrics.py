@@ -7,6 +7,7 @@ enough for an installation: all of it is in the database. docs/metrics.md explai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from itertools import accumulate
 
 from django.db import connections, transaction
@@ -16,10 +17,11 @@ from awa_django.conf import get_settings
 from awa_django.exposition import Family, Labels, Sample, as_text, gauge
 from awa_django.histogram import BOUNDS
 from awa_django.storage import stats, status, survey
+from awa_django.storage.limits import limit_reading
 from awa_django.storage.queues import known_queues
 
-# Milliseconds: a scrape that takes longer is none, and must not add to the load.
-PATIENCE = 5_000
+# Of a statement: a scrape that takes longer is none, and must not add to the load.
+PATIENCE = timedelta(seconds=5)
 QUEUES = 200
 # Counts of jobs stop here, by queue; sooner where there are many queues.
 CAP, CAP_OF_MANY, MANY = 10_000, 1_000, 20
@@ -42,7 +44,7 @@ def collect() -> list[Family]:
     alias, target = settings.database, settings.drain_target
     connection = connections[alias]
     with transaction.atomic(using=alias):
-        status.limit_statement(connection, milliseconds=PATIENCE)
+        limit_reading(connection, longest=PATIENCE)
         names = known_queues(connection, limit=QUEUES)
         cap = CAP if len(names) <= MANY else CAP_OF_MANY
         queues = status.queue_status(connection, names, cap=cap, soon=target)
@@ -52,6 +54,7 @@ def collect() -> list[Family]:
         totals = stats.totals(connection, limit=PAIRS)
         pairs = stats.count_totals(connection, limit=MOST_PAIRS)
         means = stats.mean_runs(connection, minutes=scaling.MEAN_MINUTES)
+        transaction.set_rollback(True, using=alias)  # with it goes what was set, if the transaction goes on
     return [
         *_queues(queues),
         *_wanted(scaling.wanted(queues, processes.workers, means, target=target)),

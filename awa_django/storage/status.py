@@ -110,11 +110,6 @@ class Throughput(NamedTuple):
         return self.completed + self.retried + self.failed + self.cancelled
 
 
-def limit_statement(connection: Connection, *, milliseconds: int) -> None:
-    """Let each statement of the open transaction take at most so long; then it fails with QueryCanceled."""
-    fetch(connection, "limit_statement", milliseconds=milliseconds)
-
-
 def cap_for(queue_count: int) -> int:
     """Where to stop counting what is in each of so many queues, so that all counts take little together."""
     share = COUNTED // (4 * max(queue_count, 1))

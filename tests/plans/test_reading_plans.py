@@ -36,6 +36,7 @@ PARAMS: dict[str, dict[str, object]] = {
     "dashboard/frontier": {"starts": [None, *SPANS], "ends": [*SPANS, None], "cap": 10_000},
     "dashboard/stats": {"minutes": 60, "cap": 5_000},
     "known_names": {"limit": 100, "search": None},
+    "mean_runs": {"minutes": 60},
     "next_due": {"since": None},
 }
 BIG = ("jobs_hot", "scheduled_jobs", "queue_stats")
@@ -45,6 +46,7 @@ INDEXES = {
     "dashboard/frontier": {"scheduled_jobs_due"},
     "dashboard/stats": {"queue_stats_pkey"},
     "known_names": {"jobs_hot_claim", "scheduled_jobs_queue_due"},
+    "mean_runs": {"queue_stats_pkey"},
     "next_due": {"scheduled_jobs_due"},
 }
 
