@@ -18,8 +18,8 @@ from tests.size.pages import Page
 
 BIG_TABLES = frozenset({"jobs_hot", "scheduled_jobs", "job_unique_claims"})
 LONGEST_MS, MOST_STATEMENTS = 1000.0, 8
-# Its statements are small, and sent once in five seconds for all who look.
-MOST_OF_DASHBOARD = 20
+# Eight of the look, sent once in five seconds for all who look; session, user and permissions are four.
+MOST_OF_DASHBOARD = 12
 ROUNDS = 5
 # A median over the goal is taken again so often: others may have been computing meanwhile.
 SECOND_LOOKS = 2
@@ -38,12 +38,13 @@ class Timing:
     worst: str
     scanned: list[str] = field(default_factory=list)
     failure: str = ""
+    is_long: bool = False
 
     @property
     def complaint(self) -> str:
         """What is wrong with it, empty if nothing is. Commands are for people: their time counts alone."""
         found = [self.failure] if self.failure else []
-        if self.median > LONGEST_MS:
+        if self.median > LONGEST_MS and not self.is_long:
             found.append(f"takes over {LONGEST_MS:.0f} ms")
         most = MOST_OF_DASHBOARD if self.page == "dashboard" else MOST_STATEMENTS
         if self.statements > most and not self.page.startswith("command "):
@@ -55,9 +56,12 @@ class Timing:
 def measure(page: Page, *, rounds: int = ROUNDS) -> Timing:
     """Open the page once, then some times for the median, and once more for its plans."""
     try:
+        before = _processor()
         with _counting() as sent:
             first = _timed(page.open)
         statements = len(sent)
+        if page.is_long:
+            return Timing(page.name, first, first, _processor() - before, statements, "", is_long=True)
         median, processor = _median(page, rounds)
         for _ in range(SECOND_LOOKS):
             if median > LONGEST_MS:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from tests.scratch_database import Query
 from tests.size import report
 from tests.size.fill import fill
 from tests.size.measure import MOST_STATEMENTS, Timing
+from tests.size.pages import COMMANDS, LONG_COMMANDS, call_as_asked
 
 PROJECT_DIR = Path(__file__).resolve().parents[2]
 GOOD = Timing("hotjob", 80.0, 40.0, 30.0, 7, "Index Scan jobs_hot_pkey, 101 rows")
@@ -24,8 +27,9 @@ def test_a_page_that_is_slow_talkative_or_scans_is_complained_of() -> None:
     talkative = Timing("talkative", 80.0, 40.0, 30.0, MOST_STATEMENTS + 1, "")
     scanning = Timing("scanning", 80.0, 40.0, 30.0, 7, "", ["jobs_hot"])
     broken = Timing("broken", 0, 0, 0, 0, "", failure="AssertionError: 500")
-    command = Timing("command awa_doctor", 80.0, 40.0, 30.0, 60, "")
-    assert report.complaints([GOOD, slow, talkative, scanning, broken, command]) == [
+    command = Timing("command awa_jobs list", 80.0, 40.0, 30.0, 60, "")
+    doctor = Timing("command awa_doctor --full", 80_000.0, 80_000.0, 30_000.0, 600, "", is_long=True)
+    assert report.complaints([GOOD, slow, talkative, scanning, broken, command, doctor]) == [
         "slow: takes over 1000 ms",
         "talkative: sends over 8 statements",
         "scanning: scans jobs_hot",
@@ -45,6 +49,14 @@ def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
         assert text.count("| hotjob | 80 | 40 | 30 | 7 | Index Scan jobs_hot_pkey, 101 rows |") == 1
         assert "Taken on a toaster." in text
     assert report.BEGIN in (PROJECT_DIR / "docs" / "performance.md").read_text()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("command", COMMANDS + LONG_COMMANDS, ids=" ".join)
+def test_command_that_is_timed_is_called_rightly(command: tuple[str, ...]) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        call_as_asked(command)
+    assert len(queries) > 0
 
 
 @pytest.mark.slow
