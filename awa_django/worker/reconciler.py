@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 # A row must be unknown to its child at two looks in a row, and at least this old.
 MIN_AGE = timedelta(seconds=2)
-# Ticks from one announcement to the next; idle children, too, are looked after then.
+# Ticks from one announcement to the next, at most; idle children, too, are looked after then.
 ANNOUNCE_EVERY = 10
 # Seconds that an idle child's next claim may be late before its answer is taken for lost.
 LATE = 0.5
@@ -79,6 +79,9 @@ class Reconciler(Service):
         self._suspects: set[Attempt] = set()
         self._known_until_ns = 0
         self._ticks = 0
+        # Whoever has been silent for STALE_AFTER counts as gone: there are three announcements in that time.
+        enough = int(get_settings().stale_after / (3 * self.interval))
+        self._announce_every = min(ANNOUNCE_EVERY, max(1, enough))
         self._announced: list[str] = []
         self._clocks = ClockComparison()
         self.draining = False
@@ -115,7 +118,7 @@ class Reconciler(Service):
         if unsettled_count:
             return 0.05
         names = [child.name for child in self._children()]
-        is_turn = self._ticks % ANNOUNCE_EVERY == 0
+        is_turn = self._ticks % self._announce_every == 0
         if is_turn or not self._are_idle():
             self._reconcile()
         if is_turn or names != self._announced:

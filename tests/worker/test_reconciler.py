@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from awa_django.storage import status
 from awa_django.storage.rows import Attempt
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
@@ -181,6 +182,21 @@ def test_idle_children_are_looked_after_only_now_and_then(reconciler: Reconciler
     assert state(lost) == "running"  # suspected
     reconciler.tick()
     assert state(lost) == "available"
+
+
+def test_worker_of_a_short_lease_says_more_often_that_it_lives(
+    session: Session, child: FakeChild, settings: Any
+) -> None:
+    """Else it would count as silent between two announcements, and its queues as served by nobody."""
+    settings.AWA = {"HEARTBEAT_INTERVAL": 2, "STALE_AFTER": 6}
+    reconciler = Reconciler(session, lambda: [child.as_child()], worker="w", pid=10, options=OPTIONS)
+    idle(child)
+    reconciler.tick()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE awa.runtime_instances SET last_seen_at = now() - interval '1 minute'")
+    reconciler.tick()
+    reconciler.tick()
+    assert all(process.unseen_seconds < 30 for process in status.workers(connection, limit=9))
 
 
 @pytest.mark.parametrize(
