@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from django.utils.module_loading import import_string
 
+from awa_django import carry
 from awa_django.errors import ConfigurationError
 
 if TYPE_CHECKING:  # it imports this module
@@ -28,6 +29,7 @@ class Enqueuing:
     queue: str | None
     is_batch: bool = False
     answers: Sequence[Enqueued] = ()
+    traceparent: str | None = field(default_factory=carry.traceparent.get)
 
 
 Hook: TypeAlias = Callable[[Enqueuing], AbstractContextManager[object]]

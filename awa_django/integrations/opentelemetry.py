@@ -85,8 +85,10 @@ def enqueue_span(enqueuing: Enqueuing) -> Iterator[None]:
     if enqueuing.kind is not None:
         attributes["awa.job.kind"] = enqueuing.kind
     name = f"enqueue {enqueuing.kind or 'jobs'}"
-    # What the request brought counts where nothing of this process traces it.
-    parent = None if trace.get_current_span().get_span_context().is_valid else _carried()
+    # What the request brought counts where nothing of this process traces it; another tracer's hook may
+    # have set one since (Sentry's, of a trace that it does not sample: its child would not be recorded).
+    is_traced = trace.get_current_span().get_span_context().is_valid
+    parent = None if is_traced else _remote(enqueuing.traceparent)
     with _span(name, parent, trace.SpanKind.PRODUCER, attributes) as span:
         carrier: dict[str, str] = {}
         _w3c.inject(carrier)
@@ -144,7 +146,9 @@ def _run_span(context: JobContext) -> Iterator[_Ends]:
     ends = _Ends()
     began = time.perf_counter()
     try:
-        with _span(f"run {context.kind}", _carried(), trace.SpanKind.CONSUMER, attributes) as span:
+        with _span(
+            f"run {context.kind}", _remote(carry.traceparent.get()), trace.SpanKind.CONSUMER, attributes
+        ) as span:
             yield ends
             span.set_attribute("awa.job.outcome", _outcome(ends.value))
     except BaseException as exc:
@@ -179,9 +183,8 @@ def _span(
             raise
 
 
-def _carried() -> Context | None:
+def _remote(parent: str | None) -> Context | None:
     """The span that the job, or else the request, names as its parent."""
-    parent = carry.traceparent.get()
     return None if parent is None else _w3c.extract({"traceparent": parent})
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
+import sentry_sdk
 from django.db import connection
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
@@ -18,6 +19,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from sentry_sdk.client import NonRecordingClient
+from sentry_sdk.envelope import Envelope
+from sentry_sdk.transport import Transport
 
 from awa_django import carry, enqueue_many, registry
 from awa_django.enqueue.around import hooks
@@ -46,6 +50,12 @@ def set_providers() -> None:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
     metrics.set_meter_provider(MeterProvider([reader]))
+
+
+class Discarding(Transport):
+    """Of a Sentry that sends nothing."""
+
+    def capture_envelope(self, envelope: Envelope) -> None: ...
 
 
 @pytest.fixture(autouse=True)
@@ -341,3 +351,25 @@ def test_package_that_is_missing_is_said_with_the_extra(monkeypatch: pytest.Monk
     finally:
         monkeypatch.undo()
         importlib.import_module("awa_django.integrations.opentelemetry")
+
+
+@pytest.mark.django_db
+def test_sentrys_unsampled_trace_does_not_hide_the_spans(settings: Any) -> None:
+    """Sentry's hook comes first, as docs/sentry.md says, and carries a trace that nobody samples."""
+    settings.AWA = {**AWA, "MIDDLEWARE": ["awa_django.integrations.sentry.report_failures", TRACING]}
+
+    def work() -> None: ...
+
+    client = sentry_sdk.Client(dsn="http://key@127.0.0.1/1", transport=Discarding, default_integrations=False)
+    with sentry_sdk.isolation_scope():
+        sentry_sdk.get_global_scope().set_client(client)
+        try:
+            declare(work).enqueue()
+            drain()
+        finally:
+            sentry_sdk.get_global_scope().set_client(NonRecordingClient())
+    enqueue, run = spans()
+    assert (enqueue.name, run.name) == ("enqueue tests.otel.work", "run tests.otel.work")
+    assert enqueue.parent is None
+    assert run.parent is not None
+    assert run.parent.span_id == enqueue.context.span_id
