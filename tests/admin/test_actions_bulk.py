@@ -115,6 +115,7 @@ def test_a_form_counts_once_where_completed_jobs_are_not_kept(root: Client, sett
     post(root, Job, "retry_jobs", "?state=failed&kind=k", **data)
     [job] = bulk_jobs()
     assert run_available(job.pk)
+    update_job(job.pk, finalized_at="now() - interval '50 minutes'")
     prune(connection, [RetentionRule("completed", None, 0.0)], cursor=None, batch=10, kept=KEPT)
     update_job(job_id, state="'failed'", finalized_at="now()")
     again = post(root, Job, "retry_jobs", "?state=failed&kind=k", **data)
