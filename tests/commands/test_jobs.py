@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.utils import translation
 
 from awa_django.management import selection
 from awa_django.states import JobState
@@ -225,6 +226,8 @@ def test_why_says_reasons_with_advice(manage: Manage) -> None:
     text = manage("awa_jobs", "why", job_id).stdout
     assert reason["text"] in text
     assert reason["advice"] in text
+    with translation.override("de"):  # of the project: what else a command says is English, too
+        assert manage("awa_jobs", "why", job_id).stdout == text
 
 
 @pytest.mark.django_db

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 from django.db import connections
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from awa_django.errors import JobNotFound
 from awa_django.management import arguments, detail, selection
@@ -126,7 +126,8 @@ class Command(OperatorCommand):
 
     def _why(self) -> int:
         job_id = self.options["id"]
-        reasons = explain(job_id, using=self.alias)
+        with translation.override("en"):  # as is all that the commands say
+            reasons = explain(job_id, using=self.alias)
         if any(reason.code == "not_found" for reason in reasons):
             raise JobNotFound(job_id)
         if self.options["json"]:
