@@ -23,6 +23,7 @@ from awa_django.worker.executor import Executor
 from awa_django.worker.holdings import LONGEST_HOLD, MAX_PREFETCH, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import Counter, SlotWriter
+from awa_django.worker.trouble import Trouble
 
 logger = get_logger(__name__)
 
@@ -34,8 +35,6 @@ DEADLINE_SLACK = 5.0
 FIRST_POLL = 0.02
 # After an error: shortest and longest wait.
 RETRY_SECONDS = (0.1, 3.0)
-# A failure that goes on is logged this often, in seconds.
-LOG_EVERY = 60.0
 # With so many kinds left out of the claim its filter itself would cost too much.
 MOST_EXCLUDED_KINDS = 1_000
 
@@ -207,36 +206,21 @@ class Claimer:
         self._slots.set(Counter.IDLE_SINCE_NS, 0)
 
     def _serve(self) -> None:
-        failures = 0
-        logged_at = float("-inf")
+        trouble = Trouble("claiming", RETRY_SECONDS)
         while not self._stopping.is_set():
             self._wake.clear()
             try:
                 failpoints.hit("in_claimer")
                 wait = self.tick()
                 self._slots.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns())
-                if failures:
-                    logger.info("claiming works again")
-                failures, logged_at = 0, float("-inf")
+                trouble.is_over()
             except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
                 if self._empty_looks:  # an answer that got lost may have brought jobs: idle from here
                     self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
-                shortest, longest = RETRY_SECONDS
-                wait = min(shortest * 2.0**failures, longest) * random.uniform(0.5, 1.0)
-                failures = min(failures + 1, 16)
-                if time.monotonic() - logged_at >= LOG_EVERY:
-                    logged_at = time.monotonic()
-                    _log_failure(exc, wait)
+                wait = trouble.met(exc)
             if wait and not self._stopping.is_set():
                 self._wake.wait(wait)
         self._session.close()
-
-
-def _log_failure(exc: Exception, wait: float) -> None:
-    if isinstance(exc, psycopg.Error):
-        logger.warning("claiming failed, trying again in %.1f s: %s", wait, exc)
-    else:
-        logger.error("claiming failed, trying again in %.1f s", wait, exc_info=exc)
 
 
 def _timeouts() -> str:

@@ -8,17 +8,11 @@ import time
 from abc import ABC, abstractmethod
 from datetime import timedelta
 
-import psycopg
-
-from awa_django.logs import get_logger
-
-logger = get_logger(__name__)
+from awa_django.worker.trouble import Trouble
 
 # After an error: shortest and longest wait before the next tick. The longest is how late a worker
-# notices that the database is back; the random half spreads the connections of many workers.
+# notices that the database is back.
 RETRY_SECONDS = (0.5, 3.0)
-# A failure that goes on is logged this often, in seconds.
-LOG_EVERY = 60.0
 # Each wait is shortened at random by up to this share, so that many workers do not tick together.
 JITTER = 0.1
 
@@ -33,9 +27,8 @@ class Service(ABC):
         self.last_good_tick: float | None = None
         self.superseded_count = 0
         """Jobs that this loop ended because another one holds their unique key."""
-        self._failures = 0
+        self._trouble = Trouble(self.name, RETRY_SECONDS)
         self._waits = 0.0
-        self._logged_at = float("-inf")
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name=f"awa-{self.name}", daemon=True)
@@ -82,26 +75,8 @@ class Service(ABC):
         try:
             wait = self.tick()
         except Exception as exc:  # noqa: BLE001  (a loop must outlive whatever its tick meets)
-            shortest, longest = RETRY_SECONDS
-            wait = min(shortest * 2.0**self._failures, longest) * random.uniform(0.5, 1.0)
-            self._failures = min(self._failures + 1, 16)
-            self._log_failure(exc, wait)
-            return wait
-        if self._failures:
-            logger.info("%s works again", self.name)
-        self._failures = 0
-        self._logged_at = float("-inf")
+            return self._trouble.met(exc)
+        self._trouble.is_over()
         self.last_good_tick = time.monotonic()
         self._waits = self.interval.total_seconds() if wait is None else wait
         return self._waits
-
-    def _log_failure(self, exc: Exception, wait: float) -> None:
-        """Once a minute while it goes on: a database that is away for hours must not fill the log."""
-        now = time.monotonic()
-        if now - self._logged_at < LOG_EVERY:
-            return
-        self._logged_at = now
-        if isinstance(exc, psycopg.Error):
-            logger.warning("%s failed, trying again in %.1f s: %s", self.name, wait, exc)
-        else:
-            logger.error("%s failed, trying again in %.1f s", self.name, wait, exc_info=exc)
