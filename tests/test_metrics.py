@@ -71,6 +71,7 @@ def count_run(kind: str, *, wait: float, run: float, outcome: str = "completed",
     )  # fmt: skip
 
 
+@pytest.mark.fault("U43", injected="the metrics are asked since when the oldest runnable job waits")
 def test_queues_are_told_with_what_waits_and_since_when() -> None:
     for priority, minutes in ((1, 1), (4, 10)):
         update_job(insert_job(queue="mail", priority=priority), run_at=f"now() - interval '{minutes} min'")
@@ -188,6 +189,7 @@ def test_names_from_rows_stay_within_their_label(name: str) -> None:
     assert found[f'awa_runs_ended_total{{queue="{told}",kind="{told}",outcome="completed"}}'] == 1
 
 
+@pytest.mark.fault("U43", injected="the same over many jobs: the plans")
 def test_statements_do_not_grow_with_jobs_and_scan_no_table_of_jobs(fresh_tables: None) -> None:
     render()
     with CaptureQueriesContext(
