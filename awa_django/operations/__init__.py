@@ -9,7 +9,7 @@ from __future__ import annotations
 from awa_django.operations.arguments import edit_args
 from awa_django.operations.batches import BATCH
 from awa_django.operations.change import Change
-from awa_django.operations.limits import HIGHEST_PRIORITY, LARGEST_ID, LONGEST_NAME, LOWEST_PRIORITY
+from awa_django.operations.limits import HIGHEST_PRIORITY, LONGEST_NAME, LOWEST_PRIORITY
 from awa_django.operations.matching import cancel_matching
 from awa_django.operations.queues import pause_queue, resume_queue
 from awa_django.operations.results import OperationResult, QueueResult, Refusal
@@ -23,6 +23,7 @@ from awa_django.operations.verbs import (
     run_now,
     set_priority,
 )
+from awa_django.storage.rows import LARGEST_ID
 
 __all__ = [
     "BATCH",

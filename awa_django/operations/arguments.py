@@ -15,12 +15,12 @@ from awa_django.errors import InvalidJob
 from awa_django.exact_json import read
 from awa_django.operations.batches import ROUNDS
 from awa_django.operations.change import BULK_KIND
-from awa_django.operations.limits import LARGEST_ID
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.redaction import secret_values
 from awa_django.states import DEFERRED_STATES, JobState
 from awa_django.storage import operate
 from awa_django.storage.operate import Editable
+from awa_django.storage.rows import LARGEST_ID
 
 EDITABLE_STATES = DEFERRED_STATES | {JobState.AVAILABLE, JobState.FAILED, JobState.CANCELLED}
 

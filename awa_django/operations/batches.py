@@ -10,11 +10,11 @@ import psycopg
 from django.db import IntegrityError, connections, transaction
 
 from awa_django.conf import get_settings
-from awa_django.operations.limits import LARGEST_ID
 from awa_django.operations.results import OperationResult, Refusal
 from awa_django.states import JobState
 from awa_django.storage import operate
 from awa_django.storage.operate import Located, Rows
+from awa_django.storage.rows import LARGEST_ID
 from awa_django.storage.wake import wake
 
 # Ids per statement: bounds how many rows one statement locks (about 20 ms of work).

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from datetime import UTC, datetime
 
-LARGEST_ID = 2**63 - 1
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -98, 102
 EARLIEST, LATEST = datetime(1, 2, 1, tzinfo=UTC), datetime(9999, 12, 1, tzinfo=UTC)
 LONGEST_NAME = 200

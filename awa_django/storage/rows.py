@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from awa_django.states import JobState
 
+# Of a bigint: a larger id is no job's.
+LARGEST_ID = 2**63 - 1
+
 
 class Attempt(NamedTuple):
     """The identity of one run: ``run_lease`` grows by one with each claim and names it for ever."""

@@ -1,29 +1,24 @@
-"""Why has a job not run? Reads the same things as promotion and claim do, and says what decides."""
+"""A job that waits: what holds it, in the order in which it would have to go."""
 
 from __future__ import annotations
 
 import math
-import operator
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from django.db import connections
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.durations import spell
-from awa_django.redaction import mask_text
-from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
+from awa_django.states import DEFERRED_STATES, JobState
 from awa_django.storage import why as storage
 from awa_django.storage._sql import Connection
 from awa_django.storage.why import JobFacts, QueueFacts
+from awa_django.why.reason import Reason, tell_error, tell_instant
 
-LARGEST_ID = 2**63 - 1
 # Nobody waits for a larger number: the count reads at most so many entries of an index (some 3 ms).
 COUNT_CAP = 10_000
 # Promotion comes within a quarter of a second and a new leader within 6 s: what is later is behind.
@@ -32,131 +27,9 @@ PROMOTED_WITHIN = timedelta(seconds=10)
 CLAIMED_WITHIN = timedelta(seconds=30)
 # As high as a put-back counts (see defer.sql).
 MOST_TIMES = 1_000_000
-LONGEST_ERROR = 700
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One thing that keeps a job from running, or what became of it."""
-
-    code: str
-    """For scripts: one word, the same in every language."""
-    text: str
-    advice: str = ""
-    """What to do about it; empty when there is nothing to do but wait."""
-    job_id: int | None = None
-    """Another job that is concerned, as the holder of the unique key."""
-
-
-def explain(job_id: int, *, using: str | None = None) -> list[Reason]:
-    """Why the job has not run, the most decisive reason first; there is always one.
-
-    At most two statements, whatever the tables hold; they read only, so a standby (``using``) answers
-    too. What is ahead of the job is counted to ``COUNT_CAP``.
-    """
-    wanted = operator.index(job_id)
-    connection = connections[using or get_settings().database]
-    job = storage.why_job(connection, wanted) if 0 < wanted <= LARGEST_ID else None
-    if job is None:
-        return [_not_found(wanted)]
-    if job.state in TERMINAL_STATES:
-        return [_ended(job)]
-    if job.state == JobState.RUNNING:
-        return list(_running(job))
-    if job.state == JobState.WAITING_EXTERNAL:
-        return [Reason("waiting_external", _("It waits for something outside of the queue."))]
-    return list(_waiting(connection, job))
-
-
-def _not_found(job_id: int) -> Reason:
-    return Reason(
-        "not_found",
-        _("There is no job {id}.").format(id=job_id),
-        _(
-            "It was deleted after its retention or by hand, or the transaction that enqueued it has not "
-            "committed (yet)."
-        ),
-    )
-
-
-def _ended(job: JobFacts) -> Reason:
-    ended = _when(job, job.finalized_at)
-    error = _error(job)
-    if job.state == JobState.COMPLETED:
-        text = _("It has run: completed {when}.").format(when=ended)
-        if job.finalized_at and job.attempted_at:
-            took = spell(job.finalized_at - job.attempted_at)
-            text = _("It has run: completed {when}, after {span}.").format(when=ended, span=took)
-        return Reason("completed", text)
-    again = _("Retry it when the cause is gone: it gets all its attempts again.")
-    outcome = job.outcome_of_end
-    if outcome == "superseded":
-        text = _("It ended {when} because another job holds its unique key.").format(when=ended)
-        advice = _("The other job does the work. Retry this one when that has ended.")
-        return Reason("superseded", text, advice, None if job.holder_id == job.id else job.holder_id)
-    if outcome == "unwritable":
-        text = _("The database refuses its row, so it was put aside {when}: {error}").format(
-            when=ended, error=error
-        )
-        return Reason("quarantined", text, _("A trigger, a check or a value of the row: mend it and retry."))
-    if outcome == "expired":
-        return Reason("expired", _("It was too old to begin {when}: {error}").format(when=ended, error=error))
-    if job.state == JobState.CANCELLED:
-        code = "discarded" if outcome == "discarded" else "cancelled"
-        text = _("It was cancelled {when}.").format(when=ended)
-        if job.ended_by and outcome == "cancelled":
-            text = _("It was cancelled {when} by {name}.").format(when=ended, name=job.ended_by)
-        elif outcome == "discarded":
-            text = _("Its exception is one to discard, so it ended {when}: {error}").format(
-                when=ended, error=error
-            )
-        return Reason(code, text, _("Retry it if it shall run after all."))
-    if job.attempt >= job.max_attempts:
-        text = ngettext(
-            "It failed {when} and its {count} attempt is used up: {error}",
-            "It failed {when} and all its {count} attempts are used up: {error}",
-            job.max_attempts,
-        ).format(when=ended, count=job.max_attempts, error=error)
-        return Reason("attempts_used_up", text, again)
-    text = _("It failed for good {when}, in attempt {attempt} of {most}: {error}").format(
-        when=ended, attempt=job.attempt, most=job.max_attempts, error=error
-    )
-    return Reason("failed", text, again)
-
-
-def _running(job: JobFacts) -> Iterator[Reason]:
-    rescue = _rescue_advice(job)
-    if job.deadline_at and job.deadline_at < job.now:
-        yield Reason(
-            "overdue",
-            _("It runs past its deadline, which was {when}.").format(when=_when(job, job.deadline_at)),
-            rescue,
-        )
-    stale_after = get_settings().stale_after
-    if job.heartbeat_at is None or job.now - job.heartbeat_at > stale_after:
-        text = _("Its worker {worker} is silent: it never had a heartbeat.")
-        if job.heartbeat_at is not None:
-            text = _("Its worker {worker} is silent: its last heartbeat was {when}.")
-        text = text.format(worker=job.worker or "?", when=_when(job, job.heartbeat_at))
-        yield Reason("silent", text, rescue)
-    yield Reason(
-        "running",
-        _("It runs, attempt {attempt} of {most}, on {worker} since {when}.").format(
-            attempt=job.attempt,
-            most=job.max_attempts,
-            worker=job.worker or "?",
-            when=_when(job, job.attempted_at),
-        ),
-    )
-
-
-def _rescue_advice(job: JobFacts) -> str:
-    if "rescue" in job.duties:
-        return _("It is taken back within a minute, and goes through the check of its attempts.")
-    return _("Nobody takes lost runs back now, as no worker is running: start one.")
-
-
-def _waiting(connection: Connection, job: JobFacts) -> Iterator[Reason]:
+def explain_wait(connection: Connection, job: JobFacts) -> Iterator[Reason]:
     """What holds an available, scheduled or retryable job, in the order in which it would have to go."""
     is_due = job.run_at <= job.now
     is_deferred = job.state in DEFERRED_STATES
@@ -196,13 +69,13 @@ def _waiting(connection: Connection, job: JobFacts) -> Iterator[Reason]:
 
 
 def _future(job: JobFacts) -> Reason:
-    when = _when(job, job.run_at)
+    when = tell_instant(job, job.run_at)
     if job.state == JobState.RETRYABLE:
         text = _("It waits for its next attempt ({attempt} of {most}), {when}. The last one: {error}").format(
             attempt=min(job.attempt + 1, job.max_attempts),
             most=job.max_attempts,
             when=when,
-            error=_error(job),
+            error=tell_error(job),
         )
         return Reason("retry_later", text, _("Run it now, or reschedule it."))
     return Reason("future", _("It is due {when}.").format(when=when), _("Run it now, or reschedule it."))
@@ -220,8 +93,8 @@ def _paused(job: JobFacts) -> Reason:
     text = text.format(
         queue=job.queue,
         name=job.paused_by,
-        since=_when(job, job.paused_at),
-        until=_when(job, job.paused_until),
+        since=tell_instant(job, job.paused_at),
+        until=tell_instant(job, job.paused_until),
     )
     return Reason("paused", text, _("Resume the queue."))
 
@@ -279,7 +152,7 @@ def _unserved(job: JobFacts, queue: QueueFacts) -> Iterator[Reason]:
         text = _("No worker runs at all, so nobody serves its queue {queue}.")
         code = "no_worker"
     count = queue.draining_count or queue.elsewhere_count
-    when = _when(job, queue.last_seen_at) if queue.last_seen_at else "?"
+    when = tell_instant(job, queue.last_seen_at) if queue.last_seen_at else "?"
     yield Reason(code, text.format(queue=job.queue, count=count, when=when), start)
 
 
@@ -375,26 +248,6 @@ def _next(job: JobFacts) -> Reason:
         _("It has been due for {span}, and nothing in the database holds it.").format(span=spell(late)),
         _("Look at the workers: their health page and log, and a limit of --queues name:count."),
     )
-
-
-def _when(job: JobFacts, instant: datetime | None) -> str:
-    """An instant with its distance: ``2026-05-01 09:30:00 UTC (in 2 d 3 h)``."""
-    if instant is None:
-        return "?"
-    distance = instant - job.now
-    told = (_("in {span}") if distance > timedelta() else _("{span} ago")).format(span=spell(abs(distance)))
-    local = timezone.localtime(instant)
-    return f"{local:%Y-%m-%d %H:%M:%S} {local.tzname()} ({told})"
-
-
-def _error(job: JobFacts) -> str:
-    """What the newest entry of its history says, on one line and with its secrets masked."""
-    parts = [part for part in (job.class_name, job.error) if part]
-    if not parts:
-        return _("no error was kept")
-    secrets = registry.find_job_secrets(job.kind, job.args or "", job.masked)
-    # Cut when it is masked: of a secret that is cut in two, the first part would be shown.
-    return " ".join(mask_text(": ".join(parts), secrets).split())[:LONGEST_ERROR]
 
 
 def _capped(count: int) -> str:

@@ -1,208 +1,25 @@
-"""Each reason why a job has not run, from a database in which it is so."""
+"""Each reason why a job waits, from a database in which it is so."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
-from django.test import override_settings
-from django.test.utils import CaptureQueriesContext
 
-from awa_django import job, operations, registry, why
+from awa_django import operations
 from awa_django.storage.claim import ClaimRequest, claim_one
 from awa_django.storage.finalize import defer
 from awa_django.storage.promote import promote
-from awa_django.why import Reason, explain
+from awa_django.why import explain, waiting
 from awa_django.worker import verdict
 from tests.conftest import Connect
 from tests.factories import insert_job, update_job
+from tests.why.asked import KEY, PAST, add_worker, behind, codes, declared, only, run_sql
 
 pytestmark = pytest.mark.django_db
-
-KEY = bytes(range(16))
-PAST = "now() - interval '1 hour'"
-
-
-def run_sql(text: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(text, params)
-
-
-def add_worker(
-    name: str = "w/1",
-    *,
-    queue: str = "default",
-    seen: str = "now()",
-    draining: bool = False,
-    concurrency: int = 2,
-    supervisor: str | None = "w",
-) -> None:
-    run_sql(
-        "INSERT INTO awa.runtime_instances (name, supervisor, hostname, pid, version, queues, concurrency, "
-        f"draining, last_seen_at) VALUES (%s, %s, 'h', 1, '0', %s, %s, %s, {seen})",
-        name, supervisor, [queue], concurrency, draining,
-    )  # fmt: skip
-
-
-@pytest.fixture
-def served() -> None:
-    """A worker of the queue ``default`` is alive, has leases of all duties and knows ``tests.job``."""
-    add_worker()
-    run_sql("INSERT INTO awa.job_kinds (kind, queue) VALUES ('tests.job', 'default')")
-    run_sql("UPDATE awa.leaders SET holder = 'w', expires_at = now() + interval '1 minute'")
-
-
-@contextmanager
-def declared(kind: str, **options: Any) -> Iterator[None]:
-    """This process knows the kind."""
-
-    def handler() -> None:
-        pass
-
-    made = job(kind=kind, **options)(handler)
-    try:
-        yield
-    finally:
-        registry.unregister(made.handler)
-
-
-def codes(job_id: int) -> list[str]:
-    return [reason.code for reason in explain(job_id)]
-
-
-def only(job_id: int) -> Reason:
-    [reason] = explain(job_id)
-    return reason
-
-
-def behind(count: int) -> None:
-    run_sql(
-        "INSERT INTO awa.jobs_hot (kind, run_at) SELECT 'tests.job', now() - interval '2 h' "
-        "FROM generate_series(1, %s)",
-        count,
-    )
-
-
-@pytest.mark.parametrize("job_id", [0, -1, 2**62, 2**63, 10**30])
-def test_a_job_that_is_not_there(job_id: int) -> None:
-    reason = only(job_id)
-    assert (reason.code, reason.text) == ("not_found", f"There is no job {job_id}.")
-
-
-def test_what_is_no_id_is_refused() -> None:
-    with pytest.raises(TypeError):
-        explain("17")  # type: ignore[arg-type]
-
-
-def test_a_job_that_completed() -> None:
-    job_id = insert_job("completed", attempted_at=None, worker="w/1")
-    update_job(job_id, attempted_at="finalized_at - interval '90 s'")
-    reason = only(job_id)
-    assert reason.code == "completed"
-    assert reason.text.endswith("ago), after 1 min 30 s.")
-
-
-@pytest.mark.parametrize(
-    ("state", "columns", "entry", "code"),
-    [
-        ("failed", {"attempt": 3, "max_attempts": 3}, {"outcome": "failed"}, "attempts_used_up"),
-        ("failed", {"attempt": 1, "max_attempts": 3}, {"outcome": "failed"}, "failed"),
-        ("failed", {"attempt": 1, "max_attempts": 3}, {"outcome": "expired"}, "expired"),
-        ("cancelled", {}, {"outcome": "superseded"}, "superseded"),
-        ("cancelled", {}, {"outcome": "unwritable"}, "quarantined"),
-        ("cancelled", {}, {"outcome": "discarded"}, "discarded"),
-        ("cancelled", {}, {"outcome": "cancelled"}, "cancelled"),
-        ("cancelled", {}, None, "cancelled"),
-    ],
-)
-def test_a_job_that_ended_otherwise(state: str, columns: Any, entry: Any, code: str) -> None:
-    errors = [] if entry is None else [{"error": "password=hunter2 is\nwrong", "class": "E", **entry}]
-    reason = only(insert_job(state, errors=errors or "{}", **columns))
-    assert reason.code == code
-    assert "hunter2" not in reason.text
-    assert "\n" not in reason.text
-
-
-def test_secret_arguments_are_masked_in_the_error() -> None:
-    job_id = insert_job(
-        "failed",
-        args={"card_number": "4000123412341234"},
-        metadata={"awa:secret": ["card_number"]},
-        errors=[{"error": "card 4000123412341234 is refused"}],
-    )
-    assert "card ******** is refused" in only(job_id).text
-
-
-def test_a_secret_is_masked_before_the_error_is_cut() -> None:
-    for length in range(470, 720, 10):
-        error = "x" * length + " 4000123412341234"
-        job_id = insert_job(
-            "failed",
-            args={"card_number": "4000123412341234"},
-            metadata={"awa:secret": ["card_number"]},
-            errors=[{"error": error}],
-        )
-        text = only(job_id).text
-        assert "4000" not in text
-        assert len(text) < 900
-
-
-def test_a_cancelled_job_says_by_whom() -> None:
-    job_id = insert_job("running")
-    operations.cancel(job_id, by="ann")
-    assert "by ann" in only(job_id).text
-
-
-@pytest.mark.parametrize("outcome", ["superseded", "discarded", "cancelled", "unwritable", "expired"])
-def test_an_entry_of_an_earlier_end_says_nothing_of_this_one(outcome: str) -> None:
-    """Retried after that end, it was cancelled while it waited: that leaves no entry."""
-    entry = {"outcome": outcome, "error": "of then", "by": "ann", "at": "2020-01-31T10:00:00.5+00:00"}
-    reason = only(insert_job("cancelled", errors=[entry]))
-    assert reason.code == "cancelled"
-    assert "ann" not in reason.text
-    assert "of then" not in reason.text
-
-
-def test_entries_that_somebody_else_wrote_are_survived() -> None:
-    job_id = insert_job("failed")
-    for errors in (
-        "ARRAY['3'::jsonb]",
-        "ARRAY[ARRAY['{}'::jsonb], ARRAY['[]'::jsonb]]",
-        "ARRAY['null'::jsonb]",
-    ):
-        update_job(job_id, errors=errors)
-        assert only(job_id).code == "failed"
-
-
-def test_a_job_that_runs_and_its_worker_is_alive(served: None) -> None:
-    reason = only(insert_job("running", worker="w/1"))
-    assert reason.code == "running"
-    assert "w/1" in reason.text
-
-
-def test_a_run_whose_heartbeat_is_stale(served: None) -> None:
-    job_id = insert_job("running", worker="w/9")
-    update_job(job_id, heartbeat_at=PAST)
-    silent, running = explain(job_id)
-    assert (silent.code, running.code) == ("silent", "running")
-    assert "within a minute" in silent.advice
-    run_sql("UPDATE awa.leaders SET expires_at = now()")
-    assert "start one" in explain(job_id)[0].advice
-
-
-def test_a_run_past_its_deadline(served: None) -> None:
-    job_id = insert_job("running", worker="w/1")
-    update_job(job_id, deadline_at=PAST)
-    assert codes(job_id) == ["overdue", "running"]
-
-
-def test_a_job_that_waits_for_something_else() -> None:
-    assert codes(insert_job("waiting_external")) == ["waiting_external"]
 
 
 def test_a_paused_queue(served: None) -> None:
@@ -339,7 +156,7 @@ def test_jobs_that_are_claimed_before(served: None) -> None:
 
 
 def test_what_is_before_is_counted_to_a_cap(served: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(why, "COUNT_CAP", 2)
+    monkeypatch.setattr(waiting, "COUNT_CAP", 2)
     behind(4)
     assert only(insert_job()).text.startswith("over 2 available jobs")
 
@@ -416,55 +233,3 @@ def test_a_row_that_an_open_transaction_has_locked(clean_queue: None, connect: C
             assert str(other.info.backend_pid) in reason.text
     other.rollback()
     assert codes(job_id) == ["next"]
-
-
-@pytest.mark.django_db(transaction=True)
-def test_it_reads_only(clean_queue: None, served: None) -> None:
-    """As on a standby, which refuses every write."""
-    behind(2)
-    jobs = [insert_job(), insert_job("scheduled"), insert_job("running"), insert_job("failed")]
-    due = insert_job("retryable")
-    update_job(due, run_at=PAST)
-    expected = [codes(job_id) for job_id in (*jobs, due, 2**40)]
-    run_sql("SET default_transaction_read_only = on")
-    try:
-        assert [codes(job_id) for job_id in (*jobs, due, 2**40)] == expected
-    finally:
-        run_sql("RESET default_transaction_read_only")
-
-
-def test_it_asks_twice_at_most_however_many_rows(served: None) -> None:
-    available, due = insert_job(), insert_job("scheduled")
-    update_job(due, run_at="now() - interval '1 second'")
-
-    def statements() -> list[int]:
-        counts = []
-        for job_id in (available, due, 2**40):
-            with CaptureQueriesContext(
-                connection,
-            ) as queries:
-                explain(job_id)
-            counts.append(len(queries))
-        return counts
-
-    assert statements() == [2, 2, 1]
-    behind(500)
-    run_sql(
-        "INSERT INTO awa.scheduled_jobs (kind, run_at, state) "
-        "SELECT 'tests.job', now() - interval '1 h', 'scheduled' FROM generate_series(1, 500)"
-    )
-    assert statements() == [2, 2, 1]
-
-
-def test_instants_are_told_in_the_time_zone_of_the_project(served: None) -> None:
-    job_id = insert_job("scheduled")
-    update_job(job_id, run_at="'2999-01-01 12:00+00'")
-    with override_settings(TIME_ZONE="Asia/Tokyo", USE_TZ=True):
-        assert "2999-01-01 21:00:00 JST" in only(job_id).text
-
-
-def test_names_with_braces_and_percent_signs_are_told_as_they_are(served: None) -> None:
-    evil = "{0} %s {queue!r} %(x)s"
-    first, second = explain(insert_job(kind=evil, queue=evil))
-    assert evil in first.text
-    assert evil in second.text
