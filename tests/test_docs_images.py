@@ -46,6 +46,12 @@ def test_a_drawing_has_a_title_and_is_for_light_and_dark(path: Path) -> None:
     assert not re.search(r"href|<script|@import|url\((?!#)", source)
 
 
+def test_every_image_is_shown_somewhere() -> None:
+    pages = [PROJECT_DIR / "README.md", *(PROJECT_DIR / "docs").rglob("*.md")]
+    shown = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert [path.name for path in IMAGES.iterdir() if f"images/{path.name})" not in shown] == []
+
+
 def test_the_path_of_a_job_has_every_state_in_its_table() -> None:
     written = texts("job-path.svg")
     assert set(JobState) - set(written) == {JobState.WAITING_EXTERNAL}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from awa_django.doctor import QUESTIONS
+from awa_django.states import JobState
 from awa_django.worker import leader
 from tests.conftest import PROJECT_DIR
 from tests.test_docs_pages import FENCE
@@ -105,3 +106,10 @@ def test_the_sum_of_connections_is_right() -> None:
     of_workers, between = (hosts * (10 + 2 * (2 + threads + 1)) for hosts, threads in ((3, 8), (3, 4)))
     assert rows.count(str(of_workers)) == 2
     assert f"all {sum(map(int, rows)) - 2 * of_workers + 2 * between}." in part
+
+
+def test_the_words_name_each_state_and_duty() -> None:
+    words = dict(re.findall(r"^\| ([a-z ,]+) \| (.+) \|$", read("docs/words.md"), re.MULTILINE))
+    states = set(JobState) - {JobState.WAITING_EXTERNAL}  # nothing uses it yet
+    assert set(re.findall(r"`(\w+)`", words["state"])) == states
+    assert words["duty"].endswith(": " + ", ".join(leader.DUTIES))
