@@ -1,7 +1,7 @@
 """Releases to upgrade from, as the history of this repository has them: one for each version of the schema.
 
-The release of a version is the last commit whose code works on it, which is the one before the commit
-that raised ``SCHEMA_VERSION``.
+The release of a version is the last commit whose code works on it: the one before the commit that raised
+``SCHEMA_VERSION``, or, where that is in the middle of a change, the newest before it that runs.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ from tests.worker_process import WorkerProcess
 
 NAMED_IN = "awa_django/storage/inspect.py"
 WHAT_RUNS = ("awa_django", "example_project", "tests", "manage.py", "pytest_awa.py", "pyproject.toml")
+
+# Commits that are tried; each is a small step.
+TRIED = 20
+NOWHERE = "postgres://nobody@127.0.0.1:1/nowhere"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +124,15 @@ def _candidates() -> Iterator[str]:
 
 
 def release(schema: int, directory: Path) -> Release:
-    """The release of that version, its files in ``directory``."""
-    commit = _git("rev-parse", history()[schema]).decode().strip()
-    there = set(_git("ls-tree", "--name-only", commit).decode().split()) & set(WHAT_RUNS)
-    with tarfile.open(fileobj=io.BytesIO(_git("archive", commit, *there))) as archive:
-        archive.extractall(directory, filter="data")
-    return Release(schema, directory, commit)
+    """The release of that version, its files in a new directory in ``directory``."""
+    for commit in _git("rev-list", f"--max-count={TRIED}", history()[schema]).decode().split():
+        found = Release(schema, directory / commit[:9], commit)
+        there = set(_git("ls-tree", "--name-only", commit).decode().split()) & set(WHAT_RUNS)
+        with tarfile.open(fileobj=io.BytesIO(_git("archive", commit, *there))) as archive:
+            archive.extractall(found.directory, filter="data")
+        if not found.run(NOWHERE, "manage.py", "awa_worker", "--help").returncode:
+            return found
+    pytest.fail(f"none of the last {TRIED} commits on schema {schema} has a worker that can be run")
 
 
 def _git(*arguments: str, check: bool = True) -> bytes:
