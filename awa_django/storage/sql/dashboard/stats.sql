@@ -21,22 +21,23 @@ total AS (
     FROM recent
     GROUP BY GROUPING SETS ((recent.minute), (recent.queue), (recent.kind))
 ),
-wait AS (
-    SELECT each.minute, each.kind, array_agg(each.count ORDER BY each.place) AS histogram
+histogram AS (
+    SELECT
+        each.minute,
+        each.kind,
+        array_agg(each.wait_count ORDER BY each.place) FILTER (WHERE each.wait_count IS NOT NULL) AS waits,
+        array_agg(each.run_count ORDER BY each.place) FILTER (WHERE each.run_count IS NOT NULL) AS runs
     FROM (
-        SELECT recent.minute, recent.kind, bucket.place, sum(bucket.count)::bigint AS count
+        SELECT
+            recent.minute,
+            recent.kind,
+            bucket.place,
+            sum(bucket.wait_count)::bigint AS wait_count,
+            sum(bucket.run_count)::bigint AS run_count
         FROM recent
-        CROSS JOIN LATERAL unnest(recent.wait_histogram) WITH ORDINALITY AS bucket (count, place)
-        GROUP BY GROUPING SETS ((recent.minute, bucket.place), (recent.kind, bucket.place))
-    ) AS each
-    GROUP BY each.minute, each.kind
-),
-run AS (
-    SELECT each.minute, each.kind, array_agg(each.count ORDER BY each.place) AS histogram
-    FROM (
-        SELECT recent.minute, recent.kind, bucket.place, sum(bucket.count)::bigint AS count
-        FROM recent
-        CROSS JOIN LATERAL unnest(recent.run_histogram) WITH ORDINALITY AS bucket (count, place)
+        -- The shorter one is null where only the other has buckets.
+        CROSS JOIN LATERAL unnest(recent.wait_histogram, recent.run_histogram) WITH ORDINALITY
+            AS bucket (wait_count, run_count, place)
         GROUP BY GROUPING SETS ((recent.minute, bucket.place), (recent.kind, bucket.place))
     ) AS each
     GROUP BY each.minute, each.kind
@@ -49,13 +50,11 @@ SELECT
     total.retried_count,
     total.failed_count,
     total.cancelled_count,
-    wait.histogram,
-    run.histogram,
+    histogram.waits,
+    histogram.runs,
     (SELECT count(*) FROM recent)
 FROM total
-LEFT JOIN wait
-    ON coalesce(wait.minute, '-infinity') = coalesce(total.minute, '-infinity')
-    AND coalesce(wait.kind, '') = coalesce(total.kind, '')
-LEFT JOIN run
-    ON coalesce(run.minute, '-infinity') = coalesce(total.minute, '-infinity')
-    AND coalesce(run.kind, '') = coalesce(total.kind, '')
+LEFT JOIN histogram
+    ON coalesce(histogram.minute, '-infinity') = coalesce(total.minute, '-infinity')
+    AND coalesce(histogram.kind, '') = coalesce(total.kind, '')
+    AND total.queue IS NULL
