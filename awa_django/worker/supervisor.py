@@ -103,7 +103,7 @@ class Supervisor:
             if self._health_server is not None:
                 self._health_server.start()
             try:
-                self.children.start()
+                self._start_children()
                 while not self._look():
                     pass
             finally:
@@ -223,6 +223,15 @@ class Supervisor:
             finally:
                 session.close()
         disconnect()  # nothing that an app's ready() opened is needed here any more
+
+    def _start_children(self) -> None:
+        try:
+            self.children.start()
+        except (EOFError, OSError):
+            # A signal to the whole process group ends the forkserver too, and may reach it first.
+            mp_connection.wait([self._poked], timeout=1.0)
+            if not self._signals:
+                raise
 
     def _look(self) -> bool:
         """Wait for something to happen and see to it; whether all is over."""

@@ -1,7 +1,9 @@
-"""Supervisor: what it says of a database that does not answer at the start."""
+"""Supervisor: a database that does not answer at the start, and a stop in the midst of it."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 
 import psycopg
@@ -9,7 +11,7 @@ import pytest
 
 from awa_django.worker import database, supervisor
 from awa_django.worker.options import make_options
-from awa_django.worker.supervisor import EXIT_CANNOT_START, Supervisor
+from awa_django.worker.supervisor import EXIT_CANNOT_START, EXIT_OK, Supervisor
 
 
 def test_database_that_does_not_answer_is_said_once_and_at_the_end(
@@ -37,3 +39,26 @@ def test_database_that_does_not_answer_is_said_once_and_at_the_end(
         "it starts up",
         "it starts up",
     ]
+
+
+@pytest.mark.parametrize("is_signalled", [True, False], ids=["signalled", "forkserver alone"])
+def test_signal_to_the_whole_group_while_children_start_is_a_stop(
+    monkeypatch: pytest.MonkeyPatch, is_signalled: bool
+) -> None:
+    """The forkserver is of the group too, and the start of a child then finds it gone."""
+    worker = Supervisor(make_options(queues="default", known_queues=[]))
+
+    def start() -> None:
+        if is_signalled:
+            os.kill(os.getpid(), signal.SIGTERM)
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr(worker.children, "start", start)
+    monkeypatch.setattr(worker, "_services", [])
+    for step in ("_prepare", "_say_goodbye"):
+        monkeypatch.setattr(worker, step, lambda: None)
+    if is_signalled:
+        assert worker.run() == EXIT_OK
+    else:
+        with pytest.raises(EOFError):
+            worker.run()
