@@ -49,6 +49,12 @@ ENDS = ("complete", "complete_and_delete", "defer", "finish", "surrender")
             r"IS NOT NULL\n\)",
             id="deferred kinds",
         ),
+        pytest.param(
+            ("matching", "still_matching"),
+            r"coalesce\(job.kind = ",
+            r"%\(ended_by\)s::timestamptz, true\)",
+            id="what matches",
+        ),
     ],
 )
 def test_statements_that_say_the_same_say_it_alike(names: tuple[str, ...], first: str, last: str) -> None:
