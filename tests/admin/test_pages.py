@@ -216,7 +216,9 @@ def test_a_job_takes_a_constant_number_of_statements(root: Client) -> None:
     def statements(job_id: int) -> int:
         with CaptureQueriesContext(connection) as queries:
             assert root.get(detail(job_id)).status_code == 200
-        return len(queries)
+        # The transaction round them is a savepoint within that of the test.
+        around = ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
+        return sum(not query["sql"].startswith(around) for query in queries)
 
     job = insert_job(unique_key=KEY, unique_states="11101001")
     statements(job)  # the first page of a process asks for the content types
