@@ -269,3 +269,26 @@ def test_what_was_carried_holds_in_middleware_and_handler_and_no_longer(
     settings.AWA = {"CARRY": []}
     run(declared, json.dumps(metadata))
     assert seen[2] == default
+
+
+def stumble() -> None:
+    raise OSError("no collector")
+
+
+def say_goodbye() -> None:
+    seen.append("goodbye")
+
+
+refuse.stopping = stumble  # type: ignore[attr-defined]
+forgive.stopping = say_goodbye  # type: ignore[attr-defined]
+
+
+def test_end_of_a_process_is_told_to_each_that_asks_whatever_one_makes_of_it(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.AWA = {"MIDDLEWARE": [HERE + "outer", HERE + "refuse", HERE + "forgive"]}
+    middleware.stop()
+    assert seen == ["goodbye"]
+    [record] = caplog.records
+    assert "refuse" in record.getMessage()
+    assert record.exc_info
