@@ -72,7 +72,9 @@ def main() -> None:
             connection.execute(MOVE, [str(ROOT)])
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM)
-            take_all(browser.new_page(base_url=address))
+            page = browser.new_page(base_url=address)
+            page.set_default_timeout(180_000)  # nobody waits, and the machine may have other things to do
+            take_all(page)
             browser.close()
     for name, source in SHOWN.items():
         shutil.copyfile(BUILD / f"{source}.png", IMAGES / f"{name}.png")
@@ -107,7 +109,7 @@ def demo(database_url: str) -> Iterator[str]:
     command = [sys.executable, str(ROOT / "manage.py"), "demo", "--web", f"--port={port}"]
     process = subprocess.Popen(command, env={**os.environ, "DATABASE_URL": database_url}, cwd=ROOT)
     try:
-        give_up_at = time.monotonic() + 120
+        give_up_at = time.monotonic() + 300
         while not answers(address):
             if process.poll() is not None or time.monotonic() > give_up_at:
                 sys.exit("the demo does not answer: its output says why")
