@@ -39,8 +39,8 @@ SHOWN = {
     "admin-reschedule": "question-light-1440",
 }
 SIZES = {1440: 900, 390: 844}
-# Flat surfaces and smooth letters: more colours are not seen.
-COLORS = 128
+# Flat surfaces and smooth letters: more colours are not seen, and with fewer a small red thing turns brown.
+COLORS = 256
 # Nobody's own directory is in a traceback.
 MOVE = """
     UPDATE awa.jobs_hot
