@@ -11,6 +11,7 @@ import pytest
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.urls import reverse
 
+from awa_django.admin.actions import JOB_ACTIONS
 from tests.admin.browser import POLICY, POST
 from tests.admin.hostile import details, lists
 from tests.admin.test_browser import fill, in_browser
@@ -41,10 +42,11 @@ REST = """
     document.querySelectorAll("details").forEach((details) => { details.open = true; });
 }
 """
+# page.evaluate(AUDIT, "selector") looks at these elements alone.
 AUDIT = """
-async () => {
+async (ours) => {
     await new Promise((painted) => requestAnimationFrame(() => requestAnimationFrame(painted)));
-    const found = await axe.run(document, {
+    const found = await axe.run(ours ? {include: [...document.querySelectorAll(ours)]} : document, {
         resultTypes: ["violations"],
         runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"],
     });
@@ -57,13 +59,17 @@ async () => {
 """
 
 
+def axe_source() -> str:
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
 class Auditor:
     """Looks at pages, and keeps what is wrong with them."""
 
     def __init__(self, page: Any) -> None:
         self.page = page
         self.problems: list[str] = []
-        self.axe = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+        self.axe = axe_source()
         page.add_init_script(WATCH)
 
     def look(self, name: str) -> None:
@@ -112,25 +118,54 @@ def test_pages_keep_to_a_strict_policy_and_shut_nobody_out(in_browser: Run) -> N
     in_browser(script)
 
 
-def test_questions_and_answers_keep_to_it_too(in_browser: Run) -> None:
+def test_questions_and_answers_keep_to_it_too(in_browser: Run, settings: Any) -> None:
+    """Of every action that there is, on what is ticked and on all that match; and the pages that say no."""
     fill()
     job_id = insert_job(kind="shop.charge_card", queue="mail")
-    url = reverse("admin:awa_hotjob_changelist")
+    url = reverse("admin:awa_job_changelist")
     one = {ACTION_CHECKBOX_NAME: str(job_id), "index": "0"}
 
     def script(page: Any) -> None:
         with auditor(page) as audit:
-            for name in ("cancel_jobs", "reschedule_jobs", "move_jobs"):
-                page.goto(url)
-                audit.post(url, {"action": name, **one})
-                audit.look(name)
-                audit.post(url, {"action": name, "confirmed": "1", **one})  # without what it asks for
-                audit.look(f"{name}, answered")
             page.goto(url)
-            audit.post(f"{url}?queue=mail", {"action": "cancel_jobs", "select_across": "1", **one})
-            audit.look("cancel_jobs of all that match")
-            page.goto(url)
+            for name, action in JOB_ACTIONS.items():
+                if action.asks:
+                    audit.post(url, {"action": name, **one})
+                    audit.look(name)
+                if action.form is not None:
+                    audit.post(url, {"action": name, "confirmed": "1", **one})  # without what it asks for
+                    audit.look(f"{name}, answered")
+                audit.post(f"{url}?queue=mail", {"action": name, "select_across": "1", **one})
+                audit.look(f"{name} of all that match")
             audit.post(url, {"action": "retry_jobs", **one})  # which is left alone, and said to be
             audit.look("retry_jobs, refused")
+            settings.AWA = {**settings.AWA, "ADMIN_STATEMENT_TIMEOUT": 0.001}
+            assert page.goto(f"{url}?queue=mail&q=tag:x").status == 503
+            audit.look("too slow")
+
+    in_browser(script)
+
+
+def test_pages_go_from_right_to_left(in_browser: Run, settings: Any) -> None:
+    settings.LANGUAGE_CODE = "he"
+    failed = fill()
+    urls = [url for url in lists() if url.count("/") > 3] + details("hotjob", failed)
+
+    def script(page: Any) -> None:
+        page.set_default_timeout(60_000)
+        for url in urls:
+            response = page.goto(url)
+            if not response.headers["content-type"].startswith("text/html") or "/live/" in url:
+                continue
+            assert page.evaluate("document.documentElement.dir") == "rtl", url
+            for width in (1440, 390):
+                page.set_viewport_size({"width": width, "height": 900})
+                wider = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                assert wider <= 0, (url, width, wider)
+        page.goto(reverse("admin:awa_hotjob_change", args=[failed]))
+        page.set_viewport_size({"width": 1440, "height": 900})
+        key, value = (page.locator(f".awa-card {each}").first.bounding_box()["x"] for each in ("dt", "dd"))
+        assert key > value
+        assert page.evaluate("getComputedStyle(document.querySelector('pre.awa-code')).direction") == "ltr"
 
     in_browser(script)
