@@ -20,9 +20,6 @@ BULK_KIND = "awa.bulk_operation"
 # So long it is kept after its end whatever AWA["RETENTION"] says: its row is what refuses the page that was
 # confirmed already, which can be sent for an hour; and somebody wants to read what came of it.
 BULK_KEPT_FOR = timedelta(hours=1)
-# So long it is kept after its end whatever AWA["RETENTION"] says: its row is what refuses the page that was
-# confirmed already, which can be sent for an hour; and somebody wants to read what came of it.
-BULK_KEPT_FOR = timedelta(hours=1)
 UNSTARTED_STATES = DEFERRED_STATES | {JobState.AVAILABLE}
 _THERE_AND_BACK: tuple[Table, ...] = ("hot", "deferred", "hot")
 
