@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from functools import update_wrapper
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
 from asgiref.sync import sync_to_async
 
@@ -17,6 +17,15 @@ from awa_django.registry import Handler
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 
+# What enqueues in other libraries, for who comes from them.
+ELSEWHERE = {
+    "delay": "enqueue(...)",
+    "delay_on_commit": "enqueue(...), which waits for your transaction by itself",
+    "apply_async": "using(delay=..., run_at=..., queue=...).enqueue(...)",
+    "defer": "enqueue(...)",
+    "configure": "using(...)",
+    "s": "item(...), for enqueue_many",
+}
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -53,6 +62,15 @@ class Job(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.handler.kind}>"
+
+    if not TYPE_CHECKING:  # or any name would be fine with type checkers
+
+        def __getattr__(self, name: str) -> NoReturn:
+            hint = ELSEWHERE.get(name)
+            told = "" if hint is None else f"; here it is {hint}"
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}{told}", name=name, obj=self
+            )
 
     def using(self, **options: Unpack[UsingOptions]) -> Job[P, R]:
         """This job with options for one enqueue or more; those given earlier stay.

@@ -363,3 +363,17 @@ assert not settings.configured and not apps.ready
 assert "awa_django.models" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("delay", r"here it is enqueue\(\.\.\.\)"),
+        ("apply_async", r"using\(delay=.*\)\.enqueue"),
+        ("enqueu", ""),
+    ],
+)
+def test_verbs_of_other_libraries_get_a_hint(name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=f"'Job' object has no attribute '{name}'.*{said}"):
+        getattr(job(send_receipt), name)
+    assert not hasattr(job(kind="other")(send_receipt), name)
