@@ -133,11 +133,11 @@ def test_command_shows_next_fires_in_both_clocks() -> None:
 
 def test_command_pauses_resumes_and_runs() -> None:
     add("nightly")
-    assert awa_cron("pause", "nightly") == "paused\n"
-    assert awa_cron("pause", "nightly") == "was paused already\n"
+    assert awa_cron("pause", "nightly") == "nightly is paused\n"
+    assert awa_cron("pause", "nightly") == "nightly was paused already\n"
     assert awa_cron("run", "nightly") == f"job {HotJob.objects.get().pk} is enqueued\n"
-    assert awa_cron("resume", "nightly") == "resumed\n"
-    assert awa_cron("resume", "nightly") == "was not paused\n"
+    assert awa_cron("resume", "nightly") == "nightly is resumed\n"
+    assert awa_cron("resume", "nightly") == "nightly was not paused\n"
     with pytest.raises(CommandError, match="no schedule 'x'"):
         awa_cron("run", "x")
     assert json.loads(awa_cron("pause", "nightly", "--json")) == {

@@ -29,7 +29,10 @@ INSTANTS = {
 }
 NUMBERS = ("priority", "attempt", "max_attempts", "run_lease")
 # The keys of an error entry that have a place of their own; the others are in ``more``.
-ENTRY_KEYS = ("at", "attempt", "run_lease", "outcome", "class", "error", "traceback", "worker", "by")
+ENTRY_KEYS = (
+    *("at", "attempted_at", "attempt", "run_lease", "outcome"),
+    *("class", "error", "traceback", "worker", "by"),
+)
 STYLES = {"failed": "bad", "cancelled": "warning", "retryable": "warning", "running": "good"}
 
 

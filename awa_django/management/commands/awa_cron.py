@@ -87,11 +87,15 @@ class Command(OperatorCommand):
 
     def _pause(self) -> None:
         changed = schedules.pause(self.options["name"], by=arguments.user(), using=self.alias)
-        self._say({"paused": True, "changed": changed}, "paused" if changed else "was paused already")
+        name = self.options["name"]
+        text = f"{name} is paused" if changed else f"{name} was paused already"
+        self._say({"paused": True, "changed": changed}, text)
 
     def _resume(self) -> None:
         changed = schedules.resume(self.options["name"], using=self.alias)
-        self._say({"paused": False, "changed": changed}, "resumed" if changed else "was not paused")
+        name = self.options["name"]
+        text = f"{name} is resumed" if changed else f"{name} was not paused"
+        self._say({"paused": False, "changed": changed}, text)
 
     def _say(self, document: dict[str, Any], text: str) -> None:
         if self.options["json"]:
