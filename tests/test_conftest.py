@@ -7,6 +7,9 @@ import sys
 
 import psycopg
 import pytest
+from django.contrib.auth.models import Permission
+from django.contrib.contenttypes.models import ContentType
+from django.core.management import call_command
 from django.db import connection
 
 from tests.conftest import PROJECT_DIR, Connect, empty_queue_tables
@@ -63,3 +66,11 @@ def test_database_url_is_read_alike_by_libpq(database_url: str) -> None:
     assert parts["dbname"] == connection.settings_dict["NAME"]
     assert str(parts["dbname"]).startswith("test_")  # also when no test of the run uses the ORM
     assert (parts.get("host") or "") == connection.settings_dict["HOST"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_flush_leaves_what_migrations_wrote() -> None:
+    """Whoever asked for content types and permissions once, remembers them for the whole process."""
+    before = Permission.objects.count(), ContentType.objects.count()
+    call_command("flush", interactive=False)
+    assert (Permission.objects.count(), ContentType.objects.count()) == before != (0, 0)
