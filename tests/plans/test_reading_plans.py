@@ -129,9 +129,9 @@ def test_the_doctor_reads_a_range_by_its_index(question: Question, mix: Mix) -> 
     text = "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) " + statement(f"doctor/{question.name}")
     [(plans,)] = mix.connection.execute(text, {**DOCTORS_VALUES, **bounds}).fetchall()
 
-    def read(node: dict[str, object]) -> Iterator[tuple[str, int]]:
+    def read(node: dict[str, object]) -> Iterator[tuple[str, float]]:
         if node.get("Relation Name") in ("jobs_hot", "scheduled_jobs", "job_unique_claims"):
-            rows = int(str(node["Actual Rows"])) + int(str(node.get("Rows Removed by Filter", 0)))
+            rows = float(str(node["Actual Rows"])) + float(str(node.get("Rows Removed by Filter", 0)))
             yield str(node.get("Index Name")), rows
         for child in node.get("Plans", []):  # type: ignore[attr-defined]
             yield from read(child)
