@@ -280,9 +280,10 @@ class Supervisor:
     def _stop_step(self) -> bool:
         """One look while stopping; whether no child is left."""
         if self._kill_at == float("inf"):
+            # Before the word of it is out: whoever reads it and signals again has signalled twice.
+            self._forced_at_signal = max(self._signals, 1) + 1
             logger.info("stopping: %s", self._stop_reason)
             self._kill_at = time.monotonic() + self.options.shutdown_timeout.total_seconds()
-            self._forced_at_signal = max(self._signals, 1) + 1
             self.reconciler.draining = True
             self.children.stop()
         forced = self._signals >= self._forced_at_signal

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 
 import psycopg
@@ -62,3 +64,26 @@ def test_signal_to_the_whole_group_while_children_start_is_a_stop(
     else:
         with pytest.raises(EOFError):
             worker.run()
+
+
+def test_second_signal_counts_from_the_word_that_it_stops(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who reads in the log that it stops, and signals again at once, has signalled twice."""
+    worker = Supervisor(make_options(queues="default", known_queues=[]))
+    killed: list[bool] = []
+    monkeypatch.setattr(worker.children, "stop", lambda: None)
+    monkeypatch.setattr(worker.children, "kill", lambda: killed.append(True))
+    monkeypatch.setattr(worker.children, "living", lambda: [] if killed else [defaultdict(int)])
+
+    def signal_again(record: logging.LogRecord) -> bool:
+        if "stopping: signalled" in record.getMessage():
+            worker._on_signal(signal.SIGTERM, None)
+        return True
+
+    worker._on_signal(signal.SIGTERM, None)
+    worker._stop_reason = worker._reason_to_stop()
+    monkeypatch.setattr(supervisor.logger, "filter", signal_again)
+    with worker._poke, worker._poked, caplog.at_level(logging.INFO):
+        assert worker._stop_step()
+    assert killed
