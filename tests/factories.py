@@ -44,21 +44,23 @@ def insert_job(state: str = "available", **columns: Any) -> int:
 
 
 def update_job(job_id: int, **expressions: str) -> None:
-    """Set columns of a row, each to an SQL expression, whatever the engine would say to it."""
+    """Set columns of a row, each to an SQL expression, whatever the engine would say to it.
+
+    In one statement, as ``reload_job`` reads: a worker may move the row between two of them.
+    """
     assignments = ", ".join(f"{name} = {expression}" for name, expression in expressions.items())
+    hot, deferred = (f"UPDATE {table} SET {assignments} WHERE id = %s" for table in TABLES)
     with connection.cursor() as cursor:
-        for table in TABLES:
-            cursor.execute(f"UPDATE {table} SET {assignments} WHERE id = %s", [job_id])
+        cursor.execute(f"WITH hot AS ({hot}) {deferred}", [job_id, job_id])
 
 
 def reload_job(job_id: int) -> Any:
     """The row as it is now, with ``table`` naming its home and JSON decoded; None when it is gone."""
-    found = []
+    reads = (f"SELECT '{table}' AS \"table\", * FROM {table} WHERE id = %s" for table in TABLES)
     with connection.cursor() as cursor:
-        for table in TABLES:
-            cursor.execute(f"SELECT * FROM {table} WHERE id = %s", [job_id])
-            names = [column.name for column in cursor.description]
-            found += [SimpleNamespace(table=table, **dict(zip(names, row, strict=True))) for row in cursor]
+        cursor.execute(" UNION ALL ".join(reads), [job_id, job_id])
+        names = [column.name for column in cursor.description]
+        found = [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in cursor]
     assert len(found) <= 1, f"job {job_id} is in both tables"
     for job in found:
         for name in ("args", "metadata", "progress", "result"):
