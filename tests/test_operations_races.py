@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from awa_django import operations
-from awa_django.models import HotJob, Job
+from awa_django.models import HotJob, Job, QueueMeta
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage._sql import statement
@@ -165,6 +166,27 @@ def test_operations_on_the_same_jobs_never_deadlock(clean_queue: None) -> None:
         thread.join()
     assert failures == []
     assert sorted(Job.objects.values_list("pk", flat=True)) == ids  # each once, in one table
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("shorten", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_of_two_who_pause_at_once_the_later_end_stays_unless_it_may_be_shortened(
+    rival: psycopg.Connection[Any], known: bool, shorten: bool
+) -> None:
+    soon, late = timezone.now() + timedelta(minutes=5), later()
+    if known:
+        operations.pause_queue("mail")
+        operations.resume_queue("mail")
+    rival.execute(
+        "INSERT INTO awa.queue_meta (queue, paused, paused_at, paused_until) "
+        "VALUES ('mail', true, now(), %s) "
+        "ON CONFLICT (queue) DO UPDATE SET paused = true, paused_until = excluded.paused_until",
+        [late],
+    )
+    pause = partial(operations.pause_queue, "mail", until=soon, shorten=shorten)
+    assert while_rival_holds(rival, pause).changed == shorten
+    assert QueueMeta.objects.get(pk="mail").paused_until == (soon if shorten else late)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -110,15 +110,19 @@ class QueueMetaAdmin(ListOnlyAdmin):
             self.message_user(request, text, messages.ERROR)
             return self._list()
         queue, until = form.cleaned_data["queue"], form.end()
-        if until is not None and (longer := self._longer_pause(queue, until)):
-            self.message_user(request, longer, messages.ERROR)
-            return self._list()
-        by = request.user.get_username()
-        return self._change(request, queue, lambda: operations.pause_queue(queue, by=by, until=until), until)
+
+        def pause() -> QueueResult:
+            by = request.user.get_username()
+            result = operations.pause_queue(queue, by=by, until=until, shorten=False)
+            if until is not None and not result.changed and (longer := self._longer_pause(queue, until)):
+                raise ValueError(longer)
+            return result
+
+        return self._change(request, queue, pause, until)
 
     @staticmethod
     def _longer_pause(queue: str, until: datetime) -> str:
-        """Why the queue is not paused until then: somebody else has paused it for longer meanwhile."""
+        """Why the queue is not paused until then: it is paused for longer already."""
         [seen] = queue_status(connections[get_settings().database], [queue], cap=1, soon=SOON)
         if not seen.paused or (seen.paused_until is not None and seen.paused_until <= until):
             return ""

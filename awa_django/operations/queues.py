@@ -16,9 +16,16 @@ from awa_django.storage.wake import wake
 
 
 def pause_queue(
-    queue: str, *, by: str | None = None, until: datetime | None = None, using: str | None = None
+    queue: str,
+    *,
+    by: str | None = None,
+    until: datetime | None = None,
+    shorten: bool = True,
+    using: str | None = None,
 ) -> QueueResult:
     """Stop claims from the queue, until ``until`` or until it is resumed; jobs that run go on.
+
+    With ``shorten=False`` a pause that lasts longer already is left alone, and ``changed`` is false.
 
     Raises:
         ValueError: the name of the queue is empty, too long or has a NUL, or ``until`` is naive or has passed
@@ -35,6 +42,7 @@ def pause_queue(
         queue,
         paused_by=None if by is None else clean_text(by, LONGEST_NAME),
         paused_until=until,
+        shorten=shorten,
     )
     return QueueResult(queue, paused=True, changed=changed)
 

@@ -9,10 +9,25 @@ from awa_django.storage._sql import Connection, fetch
 
 
 def pause_queue(
-    connection: Connection, queue: str, *, paused_by: str | None, paused_until: datetime | None
+    connection: Connection,
+    queue: str,
+    *,
+    paused_by: str | None,
+    paused_until: datetime | None,
+    shorten: bool,
 ) -> bool:
-    """Stop claims from the queue, until ``paused_until`` or until resumed; whether that changed anything."""
-    rows = fetch(connection, "pause_queue", queue=queue, paused_by=paused_by, paused_until=paused_until)
+    """Stop claims from the queue, until ``paused_until`` or until resumed; whether that changed anything.
+
+    Without ``shorten`` a pause that lasts longer already stays as it is.
+    """
+    rows = fetch(
+        connection,
+        "pause_queue",
+        queue=queue,
+        paused_by=paused_by,
+        paused_until=paused_until,
+        shorten=shorten,
+    )
     return bool(rows)
 
 

@@ -96,7 +96,9 @@ class Operators(Machine):
         if until == -HOUR:  # refused; somebody else may write it
             with pytest.raises(ValueError, match="has passed"):
                 operations.pause_queue(queue, until=ends_at)
-            changed = storage.pause_queue(connection, queue, paused_by="root", paused_until=ends_at)
+            changed = storage.pause_queue(
+                connection, queue, paused_by="root", paused_until=ends_at, shorten=True
+            )
         else:
             result = operations.pause_queue(queue, by="root", until=ends_at)
             assert result.paused
