@@ -49,7 +49,7 @@ def explain_end(job: JobFacts) -> Reason:
     if job.attempt >= job.max_attempts:
         text = ngettext(
             "It failed {when} and its {count} attempt is used up: {error}",
-            "It failed {when} and all its {count} attempts are used up: {error}",
+            "It failed {when} and all {count} attempts are used up: {error}",
             job.max_attempts,
         ).format(when=when, count=job.max_attempts, error=error)
         return Reason("attempts_used_up", text, again)
