@@ -12,13 +12,14 @@ T = TypeVar("T")
 def wait_until(
     condition: Callable[[], T],
     *,
-    timeout: float = 10,
+    timeout: float = 60,
     interval: float = 0.02,
     message: str | Callable[[], str] = "",
 ) -> T:
     """Call the condition until its answer is true, and return that answer.
 
-    ``timeout`` and ``interval`` are in seconds. ``message`` says what was waited for; a callable is
+    ``timeout`` and ``interval`` are in seconds; a loaded machine may stand still for several of them, and
+    patience costs nothing where the answer comes. ``message`` says what was waited for; a callable is
     asked only at the end, so it can tell the last state seen.
 
     Raises:
