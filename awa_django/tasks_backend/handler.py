@@ -11,6 +11,7 @@ from typing import Any, ClassVar, cast
 
 import msgspec
 from asgiref.sync import sync_to_async
+from django.utils.module_loading import import_string
 
 from awa_django.binding import Signature
 from awa_django.codec import JSON, ArgsEncoder, decode_args, plain_json
@@ -146,7 +147,8 @@ class TaskHandler(Handler):
             task_finished.send_robust(sender=self._sender(result), task_result=result)
 
     def _sender(self, result: TaskResult[Any, Any]) -> type:
-        return type(task_backends[result.backend])
+        # Its class alone: in the context of a run, a backend would have to be made for that.
+        return cast("type", import_string(task_backends.settings[result.backend]["BACKEND"]))
 
 
 def _storable(value: object) -> object:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import Error, connections, transaction
@@ -30,6 +33,8 @@ from awa_django.worker.middleware import Surrounded
 
 logger = get_logger(__name__)
 
+_UNBEGUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
+
 
 def run_attempt(
     job: ClaimedJob,
@@ -44,7 +49,20 @@ def run_attempt(
 
     None: the handler is ``atomic`` and its completion is committed already. ``may_begin`` is asked
     after what may take long before the handler begins; without its leave the job is released.
+
+    In a context of its own: the language, the time zone and the context variables that it sets end with it.
     """
+    return copy_context().run(_run_attempt, job, handler, worker, cancelled, report, may_begin)
+
+
+def _run_attempt(
+    job: ClaimedJob,
+    handler: Handler,
+    worker: str,
+    cancelled: Callable[[], bool],
+    report: Callable[[dict[str, JSON]], None],
+    may_begin: Callable[[], bool],
+) -> Outcome | None:
     context: JobContext | None = None
     arguments: dict[str, object] | None = None
     outcome: Outcome
@@ -272,12 +290,25 @@ def _returned(
     job: ClaimedJob, handler: Handler | Surrounded, value: object, worker: str, settings: AwaSettings
 ) -> Outcome:
     if value is not None:
+        if isinstance(value, _UNBEGUN):
+            raise _unbegun(value)
         outcome = verdict.returned(job, value, worker=worker)
         if outcome is not None:
             return outcome
     result = encode_result(value) if handler.keep_result else None
     delete = not settings.retention.of(job.queue, JobState.COMPLETED) and job.kind != BULK_KIND
     return verdict.completed(job, result, delete=delete)
+
+
+def _unbegun(
+    value: CoroutineType[Any, Any, Any] | GeneratorType[Any, Any, Any] | AsyncGeneratorType[Any, Any],
+) -> TypeError:
+    if isinstance(value, CoroutineType):
+        value.close()  # or Python warns that nobody awaited it
+    return TypeError(
+        f"the handler returned a {type(value).__name__} ({value.__qualname__}) in place of running it: "
+        "a decorator that is no async function itself hides that it wraps one, or a generator"
+    )
 
 
 def _context(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
+from django.core.cache import caches
 from django.db import close_old_connections, connections, reset_queries
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.postgresql.base import DatabaseWrapper
@@ -23,6 +25,17 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+def prepare_own_thread() -> None:
+    """Have the caches of this thread be there for all its jobs, as they are for all requests of a thread.
+
+    Django keeps them in the context. A job runs in a copy of the thread's, so a cache that it were the
+    first to use would be its alone, as would the connections to its server.
+    """
+    for alias in caches:
+        with suppress(Exception):  # whoever uses it is told what is wrong
+            caches[alias]
 
 
 def tidy() -> None:

@@ -17,7 +17,7 @@ from awa_django.logs import get_logger
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker import verdict
 from awa_django.worker.attempt import run_attempt, timeout_of
-from awa_django.worker.django_connections import tidy_own_thread
+from awa_django.worker.django_connections import prepare_own_thread, tidy_own_thread
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.loop_runner import LoopRunner
 from awa_django.worker.options import WorkerOptions
@@ -216,6 +216,7 @@ class Executor:
 
     def _serve(self) -> None:
         try:
+            prepare_own_thread()
             while (held := self._starting.get()) is not None:
                 following: HeldJob | None = held
                 while following is not None:

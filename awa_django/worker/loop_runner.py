@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextvars import Context
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -97,7 +98,9 @@ class LoopRunner:
     def _spawn(self, batch: Iterable[HeldJob]) -> None:
         assert self._loop is not None
         for held in batch:
-            self._tasks[held.slot] = held, self._loop.create_task(self._run(held))
+            # In a context of its own: who spawns it may be in that of the handler that ended before.
+            task = self._loop.create_task(self._run(held), context=Context())
+            self._tasks[held.slot] = held, task
 
     async def _run(self, held: HeldJob) -> None:
         try:
