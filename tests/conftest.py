@@ -13,6 +13,7 @@ import django
 import psycopg
 import pytest
 from django.db import Error, connections
+from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.param_ids import UNLIKE
@@ -36,7 +37,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 django.setup()  # now, so that the conftest.py of a directory can import models
 
 # A loaded machine is no reason for an example to fail.
-hypothesis_settings.register_profile("tests", deadline=None)
+hypothesis_settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 hypothesis_settings.load_profile("tests")
 
 Connect = Callable[..., psycopg.Connection[Any]]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError, connection, transaction
 from django.db.transaction import TransactionManagementError
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from awa_django.storage.copy import copy_jobs, reserve_ids, take_unique_keys
@@ -51,7 +51,7 @@ def test_take_unique_keys_answers_with_those_that_were_free() -> None:
     assert take_unique_keys(connection, [(OTHER_KEY, second), (KEY, first)]) == {second}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @example(
     kind="\\N", queue="\\.", args={"\\N": "\\"}, metadata={"\\": "\n"}, tags=["\\N", "", "NULL", '"'], later=0
 )
