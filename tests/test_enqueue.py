@@ -280,14 +280,14 @@ class TestTransactions:
             receipt.enqueue(1)
             receipt.enqueue(2)
             assert not list(listener.notifies(timeout=0.05))
-        assert [(n.channel, n.payload) for n in listener.notifies(timeout=2, stop_after=1)] == [
+        assert [(n.channel, n.payload) for n in listener.notifies(timeout=60, stop_after=1)] == [
             ("awa_jobs", "default")
         ]
         receipt.using(delay=60).enqueue(1)
         other.enqueue()
         assert not list(listener.notifies(timeout=0.05))
         receipt.enqueue_many([{"order_id": 1}])
-        assert len(list(listener.notifies(timeout=2, stop_after=1))) == 1
+        assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1
 
     def test_failed_wake_up_outside_of_a_transaction_is_only_logged(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

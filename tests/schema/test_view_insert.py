@@ -154,6 +154,6 @@ def test_who_waits_for_the_queue_is_woken(clean_queue: None, connect: Any) -> No
     )
     assert list(listener.notifies(timeout=0.2)) == []
     producer.execute("UPDATE awa.jobs SET state = 'available', run_at = now() WHERE queue = 'mail'")
-    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["mail"]
+    assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["mail"]
     producer.execute("INSERT INTO awa.jobs (kind, queue) VALUES ('k', 'mail')")
-    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["mail"]
+    assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["mail"]
