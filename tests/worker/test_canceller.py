@@ -63,7 +63,7 @@ def test_short_and_ended_runs_cost_no_statement(child: FakeChild) -> None:
         def use(self) -> Any:
             raise AssertionError("nothing is to be asked")
 
-    child.hold(running(), age=0)
+    child.hold(running(), age=-60)  # short, however long this test takes
     child.hold(running(), phase=Phase.ENDED)
     Canceller(Closed(), lambda: [child.as_child()]).tick()  # type: ignore[arg-type]
 

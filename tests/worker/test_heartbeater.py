@@ -137,7 +137,7 @@ def test_owner_doubts_itself_when_nobody_confirms(
 
     monkeypatch.setattr(module, "heartbeat", lost)
     sure, doubtful = running(), running()
-    slots = {sure: child.hold(sure, age=55), doubtful: child.hold(doubtful, age=61)}
+    slots = {sure: child.hold(sure, age=31), doubtful: child.hold(doubtful, age=61)}
     with pytest.raises(psycopg.OperationalError):
         heartbeater.tick()
     assert not child.is_told_to_stop(slots[sure], sure)
