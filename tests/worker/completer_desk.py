@@ -47,7 +47,8 @@ class CompleterDesk:
 
     def settle(self) -> None:
         """Until nothing is in hand any more."""
-        wait_until(lambda: not len(self.holdings), message="all slots are given back")
+        # By what they list, under their lock: each slot is cleared by then.
+        wait_until(lambda: not self.holdings.jobs(), message="all slots are given back")
         assert self.reader.slots() == []
         assert self.reader[Counter.HELD] == 0
 

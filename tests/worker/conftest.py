@@ -55,4 +55,4 @@ def desk(session: Session) -> Iterator[CompleterDesk]:
     desk = CompleterDesk(session)
     yield desk
     if desk.completer._thread.ident is not None:
-        assert desk.completer.stop(timeout=10)
+        assert desk.completer.stop(timeout=60)

@@ -113,7 +113,7 @@ def test_released_jobs_wake_who_waits_for_their_queue(desk: CompleterDesk, conne
     held = desk.run()
     desk.completer.put(held, Release(held.attempt))
     desk.completer.start()
-    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["default"]
+    assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["default"]
     desk.settle()
 
 
@@ -226,7 +226,7 @@ def test_row_that_is_locked_waits_apart(desk: CompleterDesk, connect: Connect) -
         later = desk.run()
         desk.complete(later)
         wait_until(lambda: desk.counts().get(Counter.COMPLETED) == 5)
-        assert len(desk.holdings) == 1
+        wait_until(lambda: len(desk.holdings) == 1)  # a slot is given back once its end is counted
         locker.rollback()
         desk.settle()
     finally:
@@ -266,7 +266,7 @@ def test_stop_writes_what_is_left(desk: CompleterDesk) -> None:
     for each in held:
         desk.complete(each)
     desk.completer.start()
-    assert desk.completer.stop(timeout=10)
+    assert desk.completer.stop(timeout=60)
     assert len(desk.holdings) == 0
     assert Attempt(held[0].job.id, 1) == held[0].attempt
     assert all(reload_job(each.job.id).state == "completed" for each in held)
