@@ -155,7 +155,7 @@ def sessions(connect: Connect) -> tuple[Postgres, Postgres, Postgres]:
     """A, B, and one that looks at them."""
     a, b, observer = connect(autocommit=False), connect(), connect()
     for connection in (a, b):
-        connection.execute("SET lock_timeout = '20s'")
+        connection.execute("SET lock_timeout = '60s'")
     a.commit()
     return a, b, observer
 
@@ -180,10 +180,10 @@ def second(
             if waits:
                 wait_until(lambda: is_blocked(observer, b, a), message="B does not wait for A")
             else:
-                result.result(timeout=10)
+                result.result(timeout=60)
         finally:
             (a.commit if commit else a.rollback)()
-        return result.result(timeout=10)
+        return result.result(timeout=60)
 
 
 def check(job_id: int, observer: Postgres) -> Any:
@@ -292,5 +292,5 @@ def test_select_for_update_through_the_view_locks_nothing(
     a, b, _ = sessions
     job_id = make("available")
     assert a.execute(f"SELECT id FROM awa.jobs WHERE id = %s {clause}", [job_id]).fetchone() == (job_id,)
-    b.execute("SET lock_timeout = '1ms'")
+    b.execute("SET lock_timeout = '5s'")
     assert b.execute("DELETE FROM awa.jobs_hot WHERE id = %s", [job_id]).rowcount == 1

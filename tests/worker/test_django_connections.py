@@ -92,7 +92,7 @@ def pooled(transactional_db: None) -> Iterator[None]:
     """Threads that are new have their connections out of a pool of at most two."""
     given, own = connections.settings["default"], connections["default"]
     own.close()
-    pool = {"min_size": 1, "max_size": 2, "timeout": 10}
+    pool = {"min_size": 1, "max_size": 2, "timeout": 60}
     connections.settings["default"] = {
         **deepcopy(given),
         "CONN_MAX_AGE": 0,

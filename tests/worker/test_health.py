@@ -63,7 +63,7 @@ class Ticking(Service):
 
     def tick(self) -> float | None:
         if self.mode == "hangs":
-            self.go_on.wait(30)
+            self.go_on.wait(60)
         if self.mode == "fails":
             raise RuntimeError("as told")
         return None
@@ -88,14 +88,14 @@ def test_loop_that_does_not_work_grows_old(mode: str, monkeypatch: pytest.Monkey
     try:
         wait_until(ready)
         if mode == "dies":
-            service.stop(5)
+            service.stop(60)
         else:
             service.mode = mode
         wait_until(lambda: not ready())
         assert not ready()
     finally:
         service.go_on.set()
-        service.stop(5)
+        service.stop(60)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def server() -> Iterator[tuple[HealthServer, list[Health]]]:
 
 def ask(server: HealthServer, path: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as exc:
         with exc:

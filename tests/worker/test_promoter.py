@@ -57,7 +57,7 @@ def test_due_jobs_are_promoted_and_those_who_wait_are_woken(
     assert [reload_job(job_id).state for job_id in ids] == ["available"] * 3
     assert reload_job(later).state == "scheduled"
     assert told == [True]
-    assert [note.payload for note in listener.notifies(timeout=5, stop_after=1)] == ["mail"]
+    assert [note.payload for note in listener.notifies(timeout=60, stop_after=1)] == ["mail"]
 
 
 def test_wait_is_until_the_next_is_due_and_no_longer_than_the_interval(promoter: Promoter) -> None:

@@ -49,7 +49,7 @@ def test_wake_ticks_at_once_and_stop_closes_on_the_loops_own_thread() -> None:
     time.sleep(0.05)
     service.wake()
     wait_until(lambda: service.ticks == 2)
-    service.stop(timeout=5)
+    service.stop(timeout=60)
     assert service.ticks == 2
     assert (service.is_stopping, service.closed_on) == (True, "awa-counting")
 
@@ -58,7 +58,7 @@ def test_next_tick_is_when_the_last_one_said() -> None:
     service = Counting(answer=0.01)
     service.start()
     wait_until(lambda: service.ticks >= 5)
-    service.stop(timeout=5)
+    service.stop(timeout=60)
 
 
 def test_service_that_never_started_stops() -> None:
