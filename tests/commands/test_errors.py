@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -21,7 +22,7 @@ def manage_py(env: dict[str, str], arguments: str) -> subprocess.CompletedProces
         env=env,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
     )
 
 
@@ -55,9 +56,10 @@ def test_alias_that_is_none_is_one_line(manage: Manage, command: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("command", COMMANDS)
 def test_role_that_may_not_is_told(manage: Manage, command: str) -> None:
+    role = f"awa_command_test_{os.getpid()}"
     with connection.cursor() as cursor:
-        cursor.execute("CREATE ROLE awa_command_test")
-        cursor.execute("SET LOCAL ROLE awa_command_test")
+        cursor.execute(f"CREATE ROLE {role}")
+        cursor.execute(f"SET LOCAL ROLE {role}")
     ended = manage(*command.split())
     assert ended.code == 3
     assert ended.error.startswith("this database role may not do that (docs/roles.md): ")

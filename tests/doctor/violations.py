@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -182,11 +183,12 @@ def overdue_deferred() -> list[int]:
 
 
 def not_vacuumable() -> list[str]:
-    execute("CREATE ROLE awa_doctor_test")
-    execute("GRANT USAGE ON SCHEMA awa TO awa_doctor_test")
-    execute("GRANT SELECT ON ALL TABLES IN SCHEMA awa TO awa_doctor_test")
-    execute("GRANT SELECT ON SEQUENCE awa.jobs_id_seq TO awa_doctor_test")
-    execute("SET LOCAL ROLE awa_doctor_test")
+    role = f"awa_doctor_test_{os.getpid()}"  # the whole server's
+    execute(f"CREATE ROLE {role}")
+    execute(f"GRANT USAGE ON SCHEMA awa TO {role}")
+    execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA awa TO {role}")
+    execute(f"GRANT SELECT ON SEQUENCE awa.jobs_id_seq TO {role}")
+    execute(f"SET LOCAL ROLE {role}")
     return ["awa.jobs_hot", "awa.scheduled_jobs"]
 
 
