@@ -96,7 +96,7 @@ def test_who_waits_for_room_is_woken_by_what_is_given_back(table: SlotTable) -> 
 
     def wait() -> None:
         started = time.monotonic()
-        holdings.wait_for_room(10)
+        holdings.wait_for_room(60)
         waited.append(time.monotonic() - started)
 
     thread = threading.Thread(target=wait)
@@ -104,5 +104,5 @@ def test_who_waits_for_room_is_woken_by_what_is_given_back(table: SlotTable) -> 
     while not holdings._room._waiters:  # type: ignore[attr-defined]
         time.sleep(0.001)
     holdings.give_back(held)
-    thread.join(5)
-    assert waited[0] < 5
+    thread.join(90)
+    assert waited[0] < 50
