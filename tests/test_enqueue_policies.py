@@ -210,7 +210,7 @@ class TestRaces:
         holder = hold(state)
         if state == "scheduled":
             update_job(holder, run_at="now() - interval '1 second'")
-        mover = connect(autocommit=False)
+        mover, observer = connect(autocommit=False), connect()
         change(mover, holder)
         usable: list[int] = []
 
@@ -226,12 +226,12 @@ class TestRaces:
         with ThreadPoolExecutor(1) as pool:
             answering = pool.submit(rival)
             if state != "running":
-                wait_until(lambda: answering.done() or is_blocked(connect()), message="the rival waits")
+                wait_until(lambda: answering.done() or is_blocked(observer), message="the rival waits")
                 assert not answering.done()
             else:  # a run is left alone, and not waited for
-                assert answering.result(10).holder_state == "running"
+                assert answering.result(60).holder_state == "running"
             (mover.commit if commit else mover.rollback)()
-            answer = answering.result(10)
+            answer = answering.result(60)
         assert usable == [1]
         if not commit and state != "running":
             assert (answer.id, answer.updated, answer.holder_state) == (holder, True, state)

@@ -79,21 +79,21 @@ class TestRaces:
 
     @pytest.mark.fault("U32", injected="the rival that is waited for rolls back")
     def test_rival_that_rolls_back_leaves_the_key(self, connect: Connect) -> None:
-        rival = connect(autocommit=False)
+        rival, observer = connect(autocommit=False), connect()
         rival.execute(
             RIVAL,
             [key()],
         )
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(in_threads, 1, lambda _: sync.enqueue(1))
-            wait_until(lambda: is_blocked(connect()), message="the enqueue waits for its rival")
+            wait_until(lambda: is_blocked(observer), message="the enqueue waits for its rival")
             rival.rollback()
             [answer] = waiting.result()
         assert answer.created
         assert_claims_match()
 
     def test_rival_that_commits_is_named(self, connect: Connect) -> None:
-        rival = connect(autocommit=False)
+        rival, observer = connect(autocommit=False), connect()
         [(rival_id,)] = rival.execute(
             f"{RIVAL} RETURNING id",
             [key()],
@@ -102,7 +102,7 @@ class TestRaces:
             waiting = pool.submit(
                 in_threads, 1, lambda _: sync.enqueue_many([{"account": 1}, {"account": 2}])
             )
-            wait_until(lambda: is_blocked(connect()), message="the batch waits for its rival")
+            wait_until(lambda: is_blocked(observer), message="the batch waits for its rival")
             rival.commit()
             [answers] = waiting.result()
         assert [answer.holder_id for answer in answers] == [rival_id, None]

@@ -68,7 +68,7 @@ def while_rival_holds(rival: psycopg.Connection[Any], work: Callable[[], Any]) -
 
     wait_until(is_blocked, message="the operation never waited for the rival")
     rival.commit()
-    thread.join(10)
+    thread.join(60)
     return answer[0]
 
 
@@ -202,5 +202,5 @@ def test_an_operation_wakes_who_waits_for_the_queue(
     operations.move_queue([insert_job(queue="nobody")], "other")
     operations.pause_queue("paused")
     operations.resume_queue("paused")
-    woken = [note.payload for note in listener.notifies(timeout=5, stop_after=3)]
+    woken = [note.payload for note in listener.notifies(timeout=60, stop_after=3)]
     assert woken == ["mail", "other", "paused"]

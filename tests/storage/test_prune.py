@@ -142,6 +142,6 @@ def test_job_that_an_operator_retries_meanwhile_is_kept(connect: Connect, ended_
     if ended_again:
         operator.execute("UPDATE awa.jobs_hot SET state = 'failed', finalized_at = now()")
     operator.commit()
-    pruning.join(10)
+    pruning.join(60)
     assert counts == [0]
     assert reload_job(job_id) is not None
