@@ -75,8 +75,8 @@ class Users:
 
     def wait_for_stop(self) -> None:
         url = self.cluster.url.encode()
-        wait_until(lambda: PGconn.ping(url) == Ping.NO_RESPONSE, timeout=30, message="the server to stop")
-        wait_until(lambda: not (self.cluster.data / "postmaster.pid").exists(), timeout=30)
+        wait_until(lambda: PGconn.ping(url) == Ping.NO_RESPONSE, message="the server to stop")
+        wait_until(lambda: not (self.cluster.data / "postmaster.pid").exists())
 
 
 @pytest.fixture(scope="module")

@@ -46,7 +46,7 @@ def test_rolling_upgrade(
     wait_until(lambda: runs_in(site, new_worker.child_pids()), timeout=60, message=new_worker.text)
     beside = Counter(site.effects("record"))
     wait_until(lambda: len(new_producer.acknowledged()) > 100, timeout=60, message=new_producer.log.read_text)
-    assert runs_in(site, old_worker.child_pids())
+    wait_until(lambda: runs_in(site, old_worker.child_pids()), message=old_worker.text)
     assert site.value("SELECT holder FROM awa.leaders WHERE duty = 'stats'") == old_leader
 
     # The old producer ends after its worker: its jobs are run by the new one.
