@@ -27,7 +27,7 @@ def environment(url: str, **others: str) -> dict[str, str]:
 
 def manage(url: str, *arguments: str, **others: str) -> str:
     done = subprocess.run(
-        [*MANAGE, *arguments], env=environment(url, **others), capture_output=True, text=True, timeout=60
+        [*MANAGE, *arguments], env=environment(url, **others), capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -44,7 +44,7 @@ def migrating(url: str, *arguments: str, **others: str) -> Iterator[subprocess.P
     )
     try:
         yield process
-        process.wait(timeout=60)
+        process.wait(timeout=100)
     finally:
         process.kill()
         process.wait()
@@ -125,19 +125,19 @@ def test_two_processes_migrate_at_the_same_time(scratch_url: str, scratch: Query
 @pytest.mark.fault("F74", injected="a second process while the first one is in its migration")
 def test_a_second_process_waits_for_the_first_and_skips_its_work(scratch_url: str, scratch: Query) -> None:
     manage(scratch_url, "migrate", "awa", "0003")
-    with psycopg.connect(scratch_url) as first, migrating(scratch_url, "0004") as second:
+    with psycopg.connect(scratch_url) as first:
         first.execute("SELECT pg_advisory_xact_lock(%s)", [MIGRATION_LOCK])
-        wait_until(
-            lambda: scratch(
-                "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            ),
-            timeout=30,
-        )
-        sql = (PROJECT_DIR / "awa_django/migrations/sql/0004_view.sql").read_text()
-        first.execute(sql.encode())
-        first.execute("INSERT INTO awa.schema_version (version, name) VALUES (4, '0004_view')")
-        first.commit()
+        with migrating(scratch_url, "0004") as second:
+            wait_until(
+                lambda: scratch(
+                    "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted "
+                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+            )
+            sql = (PROJECT_DIR / "awa_django/migrations/sql/0004_view.sql").read_text()
+            first.execute(sql.encode())
+            first.execute("INSERT INTO awa.schema_version (version, name) VALUES (4, '0004_view')")
+            first.commit()
     assert second.returncode == 0
     assert scratch("SELECT count(*) FROM awa.schema_version WHERE version = 4") == [(1,)]
 
@@ -145,17 +145,17 @@ def test_a_second_process_waits_for_the_first_and_skips_its_work(scratch_url: st
 @pytest.mark.fault("F74", injected="a migration killed in its middle")
 def test_an_interrupted_migration_is_completed_by_the_next(scratch_url: str, scratch: Query) -> None:
     manage(scratch_url, "migrate", "awa", "0001")
-    with psycopg.connect(scratch_url) as blocker, migrating(scratch_url) as interrupted:
+    with psycopg.connect(scratch_url) as blocker:
         # The triggers of 0002 need this table: the migration stands still in its middle.
         blocker.execute("LOCK TABLE awa.jobs_hot IN ROW EXCLUSIVE MODE")
-        [(pid,)] = wait_until(
-            lambda: scratch(
-                "SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'awa.jobs_hot'::regclass "
-                "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-            ),
-            timeout=30,
-        )
-        scratch("SELECT pg_terminate_backend(%s)", pid)
+        with migrating(scratch_url) as interrupted:
+            [(pid,)] = wait_until(
+                lambda: scratch(
+                    "SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'awa.jobs_hot'::regclass "
+                    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+                )
+            )
+            scratch("SELECT pg_terminate_backend(%s)", pid)
     assert interrupted.returncode != 0
     assert scratch("SELECT max(version) FROM awa.schema_version") == [(1,)]
 
