@@ -19,6 +19,9 @@ import pytest
 from awa_django.histogram import BOUNDS
 from awa_django.storage._sql import fetch, statement
 
+# One process: what fills the tables takes longer than the tests.
+pytestmark = pytest.mark.xdist_group("plans")
+
 QUEUES = ["default", "mail", "reports"]
 KINDS = ["a.kind", "b.kind"]
 # Statistics of tables that have pages and no rows: the planner then reckons with one row, however

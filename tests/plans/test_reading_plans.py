@@ -24,6 +24,9 @@ from tests.plans.test_plans import (
     Mix,
 )
 
+# One process: what fills the tables takes longer than the tests.
+pytestmark = pytest.mark.xdist_group("reading plans")
+
 PARAMS: dict[str, dict[str, object]] = {
     "queue_status": {
         "queues": QUEUES,
