@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
 from django.test import Client
 from pytest_django.live_server_helper import LiveServer
+
+from awa_django.admin.dashboard import shared
+from awa_django.storage import dashboard
 
 Login = Callable[..., Client]
 STRICT = "tests.admin.browser.strict_policy"
@@ -21,6 +25,13 @@ def _nothing_seen() -> Iterator[None]:
     cache.clear()
     yield
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that stands still for seconds is no reason for the dashboard to give up, or to look anew."""
+    monkeypatch.setattr(dashboard, "STATEMENT_TIMEOUT", timedelta(minutes=1))
+    monkeypatch.setattr(shared, "FRESH_FOR", timedelta(hours=1))
 
 
 @pytest.fixture

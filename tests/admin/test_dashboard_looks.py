@@ -63,7 +63,7 @@ def test_a_look_leaves_no_setting_behind() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("before", "within"), [("0", "2s"), ("1s", "1s"), ("1min", "2s")])
+@pytest.mark.parametrize(("before", "within"), [("0", "1min"), ("30s", "30s"), ("2min", "1min")])
 def test_a_lower_limit_of_the_role_stays(before: str, within: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
 
@@ -84,10 +84,11 @@ def test_many_who_look_at_once_ask_once(monkeypatch: pytest.MonkeyPatch) -> None
 
     def ask() -> Any:
         asked.append(1)
-        assert answer.wait(30)
+        assert answer.wait(60)
         return empty_snapshot()
 
     monkeypatch.setattr(shared, "_ask", ask)
+    monkeypatch.setattr(shared, "STATEMENT_TIMEOUT", timedelta(minutes=1))  # how long the others wait
     with ThreadPoolExecutor(8) as pool:
         looks = [pool.submit(look) for _ in range(8)]
         wait_until(lambda: asked)
@@ -104,14 +105,14 @@ def test_while_one_looks_others_see_what_was_seen_last(monkeypatch: pytest.Monke
 
     def ask() -> Any:
         begun.set()
-        assert answer.wait(30)
+        assert answer.wait(60)
         return empty_snapshot()
 
     monkeypatch.setattr(shared, "_ask", ask)
     cache.delete(shared._key("mark"))  # its time is over
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(look)
-        assert begun.wait(30)
+        assert begun.wait(60)
         assert look().snapshot == empty_snapshot()
         answer.set()
         slow.result()
@@ -174,7 +175,10 @@ def test_no_further_statement_is_begun_once_time_is_up(monkeypatch: pytest.Monke
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
-def test_a_locked_table_holds_nobody_up(connect: Connect, root: Client) -> None:
+def test_a_locked_table_holds_nobody_up(
+    connect: Connect, root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "STATEMENT_TIMEOUT", timedelta(seconds=4))  # a quarter of it for a lock
     other = connect(autocommit=False)
     other.execute("LOCK TABLE awa.scheduled_jobs IN ACCESS EXCLUSIVE MODE")
     assert "A table is locked" in panels(root)["status"]
