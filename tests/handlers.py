@@ -7,6 +7,7 @@ import ctypes
 import os
 import threading
 import time
+from pathlib import Path
 
 from asgiref.sync import sync_to_async
 from django.db import connection, transaction
@@ -63,6 +64,41 @@ async def nothing_after_async(seconds: float, number: int = 0) -> None:
     await asyncio.sleep(seconds)
 
 
+def _wait_for(path: str) -> None:
+    """Until the file is there, or nobody can be waiting any more."""
+    gave_up_at = time.monotonic() + 100
+    while not Path(path).exists() and time.monotonic() < gave_up_at:
+        time.sleep(0.02)
+
+
+@job()
+def until(path: str, number: int = 0) -> None:
+    """Goes on until the test makes a file."""
+    effect("started", number)
+    _wait_for(path)
+    effect("ended", number)
+
+
+@job(takes_context=True, max_attempts=3, retry=SOON)
+def until_first(context: JobContext, path: str, number: int = 0) -> None:
+    """Waits in the first attempt only."""
+    effect("started", number)
+    if context.attempt == 1:
+        _wait_for(path)
+    effect("ended", number)
+
+
+@job()
+def nothing_until(path: str, number: int = 0) -> None:
+    """Never asks the database."""
+    _wait_for(path)
+
+
+@job()
+async def nothing_until_async(path: str, number: int = 0) -> None:
+    await asyncio.to_thread(_wait_for, path)
+
+
 @job()
 def sleep(seconds: float, number: int = 0) -> None:
     effect("started", number)
@@ -111,10 +147,10 @@ def exit_thread() -> None:
 
 
 @job(max_attempts=1)
-def hold_gil(milliseconds: int) -> None:
-    """Nothing else runs in this process meanwhile: PyDLL does not give up the GIL."""
+def hold_gil(pipe: str) -> None:
+    """Until somebody writes to the named pipe nothing else runs in this process: PyDLL keeps the GIL."""
     effect("started")
-    ctypes.PyDLL(None).usleep(milliseconds * 1000)
+    os.close(ctypes.PyDLL(None).open(pipe.encode(), os.O_RDONLY))
     effect("ended")
 
 

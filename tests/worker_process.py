@@ -88,14 +88,14 @@ class WorkerProcess:
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """Its exit code."""
         try:
             return self.process.wait(timeout)
         except subprocess.TimeoutExpired as exc:
             raise AssertionError(f"the worker did not end within {timeout} s: {self.text()}") from exc
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self, timeout: float = 60.0) -> int:
         """TERM, and its exit code."""
         self.signal(signal.SIGTERM)
         return self.wait(timeout)
@@ -103,7 +103,7 @@ class WorkerProcess:
     def kill_all(self) -> None:
         """The machine is gone: supervisor, forkserver and children at once."""
         os.killpg(self.pid, signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def end(self) -> None:
         """Kill whatever of it is left (its session's whole process group)."""
@@ -111,7 +111,9 @@ class WorkerProcess:
             for child in psutil.Process(self.pid).children(recursive=True):
                 _kill(child.pid)
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(60)
+        with contextlib.suppress(ProcessLookupError):  # children that outlived a supervisor
+            os.killpg(self.pid, signal.SIGKILL)
 
 
 def _kill(pid: int) -> None:

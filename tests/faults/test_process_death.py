@@ -17,12 +17,12 @@ from tests.worker_fixtures import Database, StartWorker
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
 
-# Staleness in a second or two, so that a test can wait for it.
-QUICK = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.5}
-# Staleness and two sweeps are 3 s; the rest is for a machine that is busy with other tests.
-RESCUED_WITHIN = 12.0
+# Less than a leader's lease, which a test has to wait for; more than a busy machine stands still.
+QUICK = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 5.0, "SWEEP_INTERVAL": 0.5}
+# Staleness and two sweeps are 6 s; the rest is for a machine that is busy with other tests.
+RESCUED_WITHIN = 30.0
 # The goal is 2 s, which the report shows; the bound is for a busy machine.
-REPLACED_WITHIN = 8.0
+REPLACED_WITHIN = 30.0
 
 
 @pytest.mark.fault("F1", injected="kill -9 of a whole worker with 20 jobs running, another worker alive")
@@ -32,12 +32,12 @@ def test_jobs_of_a_dead_machine_run_elsewhere(
 ) -> None:
     handlers.sleep_first.enqueue_many([{"seconds": 60, "number": number} for number in range(20)])
     first = start_worker("--concurrency", "20", awa=QUICK)
-    wait_until(lambda: len(database.effects("started")) == 20, timeout=30, message=first.text)
+    wait_until(lambda: len(database.effects("started")) == 20, message=first.text)
     second = start_worker("--concurrency", "20", awa=QUICK)
     second.wait_ready(database.connection, children=2)
     killed_at = database.value("SELECT clock_timestamp()")
     first.kill_all()
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=30, message=second.text)
+    wait_until(lambda: database.states() == {"completed": 20}, message=second.text)
     assert second.stop() == 0
     took = database.value(
         "SELECT extract(epoch FROM max(at) - %s)::float FROM effects WHERE name = 'started'", killed_at
@@ -49,7 +49,7 @@ def test_jobs_of_a_dead_machine_run_elsewhere(
     assert rows == [(2, 2, 1, "rescued")]
     assert took < RESCUED_WITHIN, f"the last ran again only after {took:.1f} s"
     observe(
-        f"all 20 ran again within {took:.1f} s (staleness 2 s, sweeps 0.5 s; the dead one led, its lease of "
+        f"all 20 ran again within {took:.1f} s (staleness 5 s, sweeps 0.5 s; the dead one led, its lease of "
         "6 s had to run out), lease 2, one entry each"
     )
 
@@ -62,9 +62,9 @@ def test_claim_that_never_reached_a_handler_is_given_back(
 ) -> None:
     handlers.record.enqueue_many([{"number": number} for number in range(20)])
     worker = start_worker("--concurrency", "20", failpoints=f"after_claim=kill@{tmp_path}/killed")
-    wait_until((tmp_path / "killed").exists, timeout=30, message=worker.text)
+    wait_until((tmp_path / "killed").exists, message=worker.text)
     killed_at = time.monotonic()
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=20, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 20}, message=worker.text)
     took = time.monotonic() - killed_at
     assert worker.stop() == 0
     assert database.rows("SELECT DISTINCT attempt, run_lease, cardinality(errors) FROM awa.jobs_hot") == [
@@ -79,11 +79,12 @@ def test_claim_of_a_dead_machine_is_charged(
 ) -> None:
     """Nobody can tell any more whether it had started."""
     handlers.fail_once.enqueue(number=1)
-    first = start_worker(awa=QUICK, failpoints="after_claim=delay:60")
-    wait_until(lambda: database.states() == {"running": 1}, timeout=30, message=first.text)
+    first = start_worker(failpoints="after_claim=delay:100")
+    wait_until(lambda: database.states() == {"running": 1}, message=first.text)
     first.kill_all()
-    second = start_worker(awa=QUICK)
-    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=second.text)
+    database.let_leases_run_out()
+    second = start_worker(awa={"SWEEP_INTERVAL": 0.5})
+    wait_until(lambda: database.states() == {"completed": 1}, message=second.text)
     assert second.stop() == 0
     assert database.rows("SELECT attempt, run_lease, errors[1] ->> 'outcome' FROM awa.jobs_hot") == [
         (2, 2, "rescued")
@@ -98,7 +99,7 @@ def test_effect_without_finish_happens_again_under_the_same_token(
 ) -> None:
     job_id = misbehaving.outside_effect.enqueue().id
     worker = start_worker(failpoints=f"{point}=kill@{tmp_path}/killed")
-    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("outside") == [job_id, job_id]
     job = database.job(job_id)
@@ -113,7 +114,7 @@ def test_finish_that_committed_is_not_run_again(
 ) -> None:
     handlers.record.enqueue_many([{"number": number} for number in range(20)])
     worker = start_worker(failpoints=f"after_finish=kill@{tmp_path}/killed")
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 20}, message=worker.text)
     assert worker.stop() == 0
     assert (tmp_path / "killed").exists()
     # The first batch was done; what ran beside it meanwhile may have run again.
@@ -127,27 +128,27 @@ def test_finish_that_committed_is_not_run_again(
 def test_frozen_worker_learns_that_its_lease_is_over(
     database: Database, start_worker: StartWorker, observe: Observe
 ) -> None:
-    job_id = misbehaving.slow_at_first.enqueue(seconds=30).id
+    job_id = misbehaving.slow_at_first.enqueue(seconds=100).id
     first = start_worker(awa=QUICK)
-    wait_until(lambda: database.effects("started"), timeout=30, message=first.text)
+    wait_until(lambda: database.effects("started"), message=first.text)
     family = [first.pid, *(each.pid for each in psutil.Process(first.pid).children(recursive=True))]
     for pid in family:
         os.kill(pid, signal.SIGSTOP)
     try:
         second = start_worker(awa=QUICK)
-        wait_until(lambda: database.effects("started") == [1, 2], timeout=30, message=second.text)
+        wait_until(lambda: database.effects("started") == [1, 2], message=second.text)
     finally:
         for pid in family:
             os.kill(pid, signal.SIGCONT)
     continued_at = time.monotonic()
-    wait_until(lambda: database.effects("told to stop"), timeout=30, message=first.text)
+    wait_until(lambda: database.effects("told to stop"), message=first.text)
     took = time.monotonic() - continued_at
-    wait_until(lambda: "its run was over" in first.text(), timeout=30, message=first.text)
+    wait_until(lambda: "its run was over" in first.text(), message=first.text)
     # The new run goes on under its own lease, whatever the old one sent.
     job = database.job(job_id)
     assert (job["state"], job["run_lease"], len(job["errors"])) == ("running", 2, 1)
     database.connection.execute("INSERT INTO effects (name) VALUES ('go on')")
-    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=second.text)
+    wait_until(lambda: database.states() == {"completed": 1}, message=second.text)
     assert (first.stop(), second.stop()) == (0, 0)
     assert database.effects("ended") == [1, 2]
     assert database.job(job_id)["run_lease"] == 2
@@ -156,16 +157,19 @@ def test_frozen_worker_learns_that_its_lease_is_over(
 
 @pytest.mark.fault("F1", injected="kill -9 of one child of two, 10 jobs running in each")
 def test_killed_child_is_replaced_alone(
-    database: Database, start_worker: StartWorker, observe: Observe
+    database: Database, start_worker: StartWorker, tmp_path: Path, observe: Observe
 ) -> None:
     """Kill one child: its jobs run again soon, those of the other are not touched."""
-    handlers.sleep_first.enqueue_many([{"seconds": 5, "number": number} for number in range(20)])
+    go_on = tmp_path / "go on"
+    handlers.until_first.enqueue_many([{"path": str(go_on), "number": number} for number in range(20)])
     worker = start_worker("--concurrency", "10", "--processes", "2")
-    wait_until(lambda: len(database.effects("started")) == 20, timeout=30, message=worker.text)
+    wait_until(lambda: len(database.effects("started")) == 20, message=worker.text)
     victim = worker.child_pids()[0]
     killed_at = database.value("SELECT clock_timestamp()")
     os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"running": 10, "completed": 10}, message=worker.text)
+    go_on.touch()
+    wait_until(lambda: database.states() == {"completed": 20}, message=worker.text)
     assert worker.stop() == 0
     took = database.rows(
         """
@@ -211,7 +215,7 @@ def test_every_exit_checks_the_attempts(
         "deadline": _lost_run(database, "deadline_at = now() - interval '1 minute'"),
     }
     worker = start_worker(awa={"SWEEP_INTERVAL": 0.3})
-    wait_until(lambda: database.states() == {"failed": len(exits)}, timeout=40, message=worker.text)
+    wait_until(lambda: database.states() == {"failed": len(exits)}, message=worker.text)
     assert worker.stop() == 0
     ended = {how: database.job(job_id) for how, job_id in exits.items()}
     assert {how: job["attempt"] for how, job in ended.items()} == dict.fromkeys(exits, 2)
@@ -245,7 +249,8 @@ def test_completion_is_sent_again_on_a_new_connection(
 
     def done() -> bool:
         nonlocal cuts
-        cuts += len(
+        # Not for ever: on a slow machine no connection would live for as long as a statement takes.
+        cuts += cuts < 20 and len(
             database.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                 "WHERE application_name ~ '^awa-.*-complete' AND datname = current_database()"
@@ -253,7 +258,7 @@ def test_completion_is_sent_again_on_a_new_connection(
         )
         return database.states() == {"completed": 100}
 
-    wait_until(done, timeout=30, interval=0.05, message=worker.text)
+    wait_until(done, interval=0.05, message=worker.text)
     assert worker.stop() == 0
     assert cuts >= 3
     assert database.effects("record") == list(range(100))
@@ -265,12 +270,15 @@ def test_completion_is_sent_again_on_a_new_connection(
 
 @pytest.mark.fault("U10", injected="no heartbeat is sent for longer than staleness, the job goes on and ends")
 def test_run_that_was_rescued_cannot_finish(
-    database: Database, start_worker: StartWorker, observe: Observe
+    database: Database, start_worker: StartWorker, tmp_path: Path, observe: Observe
 ) -> None:
-    job_id = handlers.sleep_first.enqueue(seconds=4.0, number=1).id
-    worker = start_worker(awa=QUICK, failpoints="in_heartbeat=delay:5")
-    wait_until(lambda: "its run was over" in worker.text(), timeout=40, message=worker.text)
+    go_on = tmp_path / "go on"
+    job_id = handlers.until_first.enqueue(path=str(go_on), number=1).id
+    # The second run has no heartbeat either: it must not take as long as staleness.
+    worker = start_worker(awa={**QUICK, "STALE_AFTER": 4.0}, failpoints="in_heartbeat=raise")
     wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
+    go_on.touch()  # the first run ends after the second
+    wait_until(lambda: "its run was over" in worker.text(), message=worker.text)
     assert worker.stop() == 0
     job = database.job(job_id)
     assert (job["run_lease"], len(job["errors"]), job["errors"][0]["outcome"]) == (2, 1, "rescued")
@@ -285,7 +293,7 @@ def test_checkpoint_outlives_the_process(
 ) -> None:
     job_id = handlers.checkpointed.enqueue().id
     worker = start_worker()
-    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("checkpoint") == [7]
     assert database.job(job_id)["progress"] is None
