@@ -55,5 +55,5 @@ def memory_group(size: int) -> Iterator[MemoryGroup]:
             pytest.skip(f"memory cannot be limited by a cgroup here: {exc}")
         yield group
     finally:
-        wait_until(lambda: not (group.directory / "cgroup.procs").read_text(), timeout=30)
+        wait_until(lambda: not (group.directory / "cgroup.procs").read_text())
         group.directory.rmdir()

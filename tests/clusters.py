@@ -138,7 +138,7 @@ class Cluster:
         assert self._process is not None
         assert self._process.poll() is None, f"the server ended: {self.log_text()}"
         try:
-            self.connect(connect_timeout=2).close()
+            self.connect(connect_timeout=10).close()
         except psycopg.OperationalError:
             return False
         return True

@@ -66,7 +66,7 @@ def pooler(url: str, *, pool_size: int = 5) -> Iterator[str]:
         def answers() -> bool:
             assert process.poll() is None, (directory / "log").read_text()
             try:
-                psycopg.connect(pooled, connect_timeout=2).close()
+                psycopg.connect(pooled, connect_timeout=10).close()
             except psycopg.OperationalError:
                 return False
             return True

@@ -30,10 +30,10 @@ class Producer:
 
     def stop(self) -> list[int]:
         """The numbers that were acknowledged."""
-        self.process.communicate(timeout=30)
+        self.process.communicate(timeout=60)
         return self.acknowledged()
 
     def end(self) -> None:
         """Kill it unless it has ended."""
         self.process.kill()
-        self.process.communicate(timeout=10)
+        self.process.communicate(timeout=60)

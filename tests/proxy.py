@@ -117,7 +117,7 @@ class Proxy:
 
     def refuse(self) -> None:
         """Accept no more connections and end those there are, as a host whose server is gone."""
-        self._server.close()
+        self._run(self._stop_listening())
         self.cut_all()
 
     def accept(self) -> None:
@@ -147,12 +147,15 @@ class Proxy:
         return None
 
     def _run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
     async def _listen(self) -> asyncio.Server:
         server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         return server
+
+    async def _stop_listening(self) -> None:
+        self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = _Connection(self, reader, writer)
@@ -262,8 +265,10 @@ class _Connection:
             await asyncio.Event().wait()  # the server learns nothing of the client's end
 
     async def _to_client(self, reader: asyncio.StreamReader) -> None:
+        end = b""
         while data := await reader.read(_CHUNK):
-            if self._is_reply_dropped and data[-6:-1] == _READY_FOR_QUERY:
+            end = (end + data)[-6:]
+            if self._is_reply_dropped and end[:-1] == _READY_FOR_QUERY:
                 return  # all of the request is done
             if not self._is_swallowing and not self._is_reply_dropped:
                 self._writer.write(data)

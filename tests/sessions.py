@@ -33,7 +33,7 @@ def is_blocked(observer: psycopg.Connection[Any]) -> bool:
     """Whether a session of this database waits for a lock."""
     row = observer.execute(
         "SELECT EXISTS (SELECT FROM pg_stat_activity "
-        "WHERE datname = current_database() AND wait_event_type = 'Lock')"
+        "WHERE datname = current_database() AND backend_type = 'client backend' AND wait_event_type = 'Lock')"
     ).fetchone()
     return row == (True,)
 
