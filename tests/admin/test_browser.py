@@ -22,12 +22,13 @@ from pytest_django.live_server_helper import LiveServer
 from awa_django.models import HotJob, Job
 from tests.factories import insert_job
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 
 ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+PATIENCE = 90_000  # milliseconds: the machine may be loaded
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/shop/shop/tasks.py", line 41, in send_receipt
     mailer.send(to, render(order))
@@ -143,7 +144,7 @@ def in_browser(live_server: LiveServer, clean_queue: None) -> Callable[[Callable
                 )
                 context.add_cookies([{"name": "sessionid", "value": session, "url": live_server.url}])
                 page = context.new_page()
-                page.set_default_timeout(20_000)
+                page.set_default_timeout(PATIENCE)
                 problems: list[str] = []
                 page.on("pageerror", lambda error: problems.append(str(error)))
                 page.on("dialog", lambda dialog: problems.append(dialog.message))

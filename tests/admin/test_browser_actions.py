@@ -21,11 +21,10 @@ from tests.worker_process import WorkerProcess
 
 __all__ = ["in_browser"]
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 
 Run = Callable[[Callable[[Any], None]], None]
 KIND = handlers.nothing.handler.kind
-PATIENCE = 60_000  # milliseconds: the machine may be loaded
 
 
 @pytest.fixture
@@ -43,7 +42,7 @@ def worker(clean_queue: None, connect: Connect, worker_env: dict[str, str], tmp_
 def follow_until(page: Any, text: str) -> None:
     """Load the page again until its state is this one (its own script may be quicker)."""
     state = page.locator("h1 [data-live=state]", has_text=text)
-    wait_until(lambda: page.reload() and state.count(), timeout=60, interval=0.2)
+    wait_until(lambda: page.reload() and state.count(), timeout=90, interval=0.2)
 
 
 def test_a_failed_job_is_mended_retried_and_seen_to_complete(in_browser: Run, worker: None) -> None:
@@ -61,7 +60,7 @@ def test_a_failed_job_is_mended_retried_and_seen_to_complete(in_browser: Run, wo
         page.locator("#id_args").fill('{"number": 9007199254740993}')
         page.get_by_role("button", name="Save arguments").click()
         page.get_by_text(f"The arguments of job {job_id} were changed.").wait_for()
-        assert page.get_by_text("9007199254740993").count() > 0
+        page.get_by_text("9007199254740993").first.wait_for()
         page.get_by_role("button", name="Retry").click()
         page.get_by_text("Retry: 1 changed.").wait_for()
         follow_until(page, "completed")
@@ -81,7 +80,7 @@ def test_a_queue_is_paused_and_resumed(in_browser: Run, worker: None) -> None:
         row.get_by_label("How long to pause mail").select_option("1 hour")
         row.get_by_role("button", name="Pause").click()
         page.get_by_text("Queue mail is paused until").wait_for()
-        assert "in 59 min" in row.inner_text()
+        row.get_by_text("in 59 min").wait_for()
 
         page.goto(f"/admin/awa/job/{waiting}/change/")
         page.get_by_role("button", name="Run now").click()
@@ -114,7 +113,6 @@ def test_two_hundred_thousand_jobs_are_cancelled_by_filter(in_browser: Run, work
     shares: list[float] = []
 
     def script(page: Any) -> None:
-        page.set_default_timeout(PATIENCE)
         page.goto("/admin/awa/job/?kind=tests.many")
         page.locator("#action-toggle").check()
         page.get_by_role("button", name="Select all that match").click()

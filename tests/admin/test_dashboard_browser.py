@@ -17,7 +17,7 @@ from tests.conftest import Connect
 
 __all__ = ["in_browser"]
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
 
 Run = Callable[[Callable[[Any], None]], None]
 URL = "/admin/awa/dashboard/"

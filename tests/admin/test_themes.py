@@ -54,7 +54,7 @@ def themed(request: pytest.FixtureRequest, worker_env: dict[str, str], tmp_path:
             yield f"http://localhost:{port}"  # for which the cookie is
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _answers(port: int) -> bool:
@@ -71,7 +71,6 @@ def test_pages_and_an_action_in_a_theme(in_browser: Run, themed: str, live_serve
     looked_at: list[str] = []
 
     def script(page: Any) -> None:
-        page.set_default_timeout(90_000)  # themes have many files, which a development server reads
         page.route("**/*", lambda route: _only_from_here(route, themed))
         for url in urls:
             response = page.goto(themed + url)
