@@ -205,6 +205,7 @@ def test_statements_do_not_grow_with_the_rows(name: str, root: Client) -> None:
         return len(queries)
 
     add(0)
+    statements()  # the first page of a process may ask for more
     few = statements()
     for number in range(1, 30):
         add(number)
