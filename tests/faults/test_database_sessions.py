@@ -9,6 +9,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -63,7 +64,7 @@ def test_terminated_sessions_lose_nothing(
         time.sleep(0.1)
     stopped.set()
     thread.join(10)
-    wait_until(lambda: database.states() == {"completed": count}, timeout=40, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": count}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("record") == list(range(count))
     assert database.rows("SELECT max(attempt), max(cardinality(errors)) FROM awa.jobs") == [(1, 0)]
@@ -73,18 +74,21 @@ def test_terminated_sessions_lose_nothing(
 @pytest.mark.fault("U10", injected="the session is cut at the completion of one of 100 jobs")
 @pytest.mark.fault("U10", injected="heartbeats fail past the cutoff, then the job finishes")
 def test_one_of_completed_and_rescued_wins(
-    database: Database, proxy: Proxy, start_worker_at: StartWorkerAt, observe: Observe
+    database: Database, proxy: Proxy, start_worker_at: StartWorkerAt, tmp_path: Path, observe: Observe
 ) -> None:
     cut = proxy.add(Mode.CUT, application="-complete", containing=b"'completed'", times=1)
-    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.3}
+    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 4.0, "SWEEP_INTERVAL": 0.3}
     worker = start_worker_at(proxy.url, "--concurrency", "4", awa=awa)
     handlers.record.enqueue_many([{"number": number} for number in range(100)])
-    wait_until(lambda: database.states() == {"completed": 100}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 100}, message=worker.text)
     assert cut.caught == 1
     assert database.effects("record") == list(range(100))
     proxy.add(Mode.CUT, application="-heartbeat")
-    job = handlers.sleep_first.enqueue(seconds=4.0, number=1)
-    wait_until(lambda: database.effects("ended") == [1, 1], timeout=30, message=worker.text)
+    go_on = tmp_path / "go on"
+    job = handlers.until_first.enqueue(path=str(go_on), number=1)
+    wait_until(lambda: database.states() == {"completed": 101}, message=worker.text)
+    go_on.touch()  # the first run ends after the second
+    wait_until(lambda: database.effects("ended") == [1, 1], message=worker.text)
     wait_until(lambda: "its run was over" in worker.text(), message=worker.text)
     row = database.job(job.id)
     assert (row["state"], row["run_lease"], len(row["errors"])) == ("completed", 2, 1)
@@ -103,23 +107,23 @@ def test_black_holed_leader(
     awa = {"STALE_AFTER": 10.0, "HEARTBEAT_INTERVAL": 1.0, "SWEEP_INTERVAL": 1.0}
     health = {"HEALTH": f"127.0.0.1:{port}"}
     lost = start_worker_at(proxy.url, "--shutdown-timeout", "3", awa={**awa, **health})
-    wait_until(lambda: holders(database), timeout=30, message=lost.text)
+    wait_until(lambda: holders(database), message=lost.text)
     (leader,) = holders(database)
-    wait_until(lambda: readiness(port) == 200, timeout=20, message=lost.text)
+    wait_until(lambda: readiness(port) == 200, message=lost.text)
     other = start_worker_at(proxy.upstream_url, awa=awa)
     other.wait_ready(database.connection, children=2)
     proxy.add(Mode.BLACK_HOLE)
     lost_at = time.monotonic()
     for number in range(12):
         handlers.record.using(delay=number + 1.0).enqueue(number=number)
-    wait_until(lambda: len(database.effects("record")) == 12, timeout=40, message=other.text)
+    wait_until(lambda: len(database.effects("record")) == 12, message=other.text)
     lateness = database.value(
         "SELECT max(extract(epoch FROM effects.at - jobs.run_at))::float8 FROM effects "
         "JOIN awa.jobs ON (jobs.args ->> 'number')::int = effects.number"
     )
     (successor,) = holders(database)
     assert successor != leader
-    wait_until(lambda: readiness(port) == 503, timeout=60, message=lost.text)
+    wait_until(lambda: readiness(port) == 503, message=lost.text)
     unready = time.monotonic() - lost_at
     began = time.monotonic()
     lost.signal(15)
@@ -138,17 +142,17 @@ def test_black_holed_leader(
 @pytest.mark.fault("F27", injected="kill -9 of the leader's supervisor")
 def test_leader_that_is_gone(database: Database, start_worker: StartWorker, observe: Observe) -> None:
     first = start_worker(awa=QUICK)
-    wait_until(lambda: holders(database), timeout=30, message=first.text)
+    wait_until(lambda: holders(database), message=first.text)
     second = start_worker(awa=QUICK)
     second.wait_ready(database.connection, children=2)
     handlers.record.using(delay=0.3).enqueue(number=1)
     first.signal(9)
-    wait_until(lambda: database.effects("record") == [1], timeout=30, message=second.text)
+    wait_until(lambda: database.effects("record") == [1], message=second.text)
     lateness = database.value(
         "SELECT extract(epoch FROM effects.at - jobs.run_at)::float8 FROM effects, awa.jobs"
     )
     assert second.stop() == 0
-    assert lateness < 10
+    assert lateness < 30
     observe(f"a job that fell due just then was promoted {lateness:.1f} s late")
 
 
@@ -200,6 +204,8 @@ def test_router_that_reads_from_a_replica(
         try:
             with replica.connect() as there:
                 there.execute("SELECT pg_wal_replay_pause()")
+                paused = "SELECT true WHERE pg_get_wal_replay_pause_state() = 'paused'"
+                wait_until(lambda: there.execute(paused).fetchone())
             done = subprocess.run(
                 [
                     sys.executable,
@@ -234,7 +240,7 @@ def test_full_notification_queue(start_worker_at: StartWorkerAt, observe: Observ
         database = Database(own)
         worker = start_worker_at(server.url)
         handlers.record.enqueue(number=0)
-        wait_until(lambda: database.effects("record") == [0], timeout=30, message=worker.text)
+        wait_until(lambda: database.effects("record") == [0], message=worker.text)
         wait_until(lambda: database.value("SELECT count(*) FROM awa.waiters WHERE expires_at > now()"))
         with server.connect() as stuck:
             stuck.execute("LISTEN awa_jobs")
@@ -247,7 +253,7 @@ def test_full_notification_queue(start_worker_at: StartWorkerAt, observe: Observ
             time.sleep(0.12)
             with pytest.raises(OperationalError, match="NOTIFY queue"), transaction.atomic():
                 handlers.record.enqueue(number=4)
-            wait_until(lambda: database.effects("record") == [0, 1, 2, 3], timeout=20, message=worker.text)
+            wait_until(lambda: database.effects("record") == [0, 1, 2, 3], message=worker.text)
         assert worker.stop() == 0
         connection.close()
     observe(

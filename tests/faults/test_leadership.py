@@ -63,9 +63,10 @@ def test_many_leaders_at_once_do_each_thing_once(database: Database, observe: Ob
         "SELECT 'tests.due', now() - interval '1 second' FROM generate_series(1, 1000)"
     )
     execute(
-        "INSERT INTO awa.jobs_hot (kind, state, attempt, run_lease, attempted_at, heartbeat_at, worker) "
-        "SELECT 'tests.lost', 'running', 1, 1, now(), now() - interval '1 hour', 'gone' "
-        "FROM generate_series(1, 700)"
+        "INSERT INTO awa.jobs_hot "
+        "(kind, state, attempt, run_lease, attempted_at, heartbeat_at, worker, metadata) "
+        "SELECT 'tests.lost', 'running', 1, 1, now(), now() - interval '1 hour', 'gone', "
+        '\'{"awa:retry": {"policy": "fixed", "wait": 3600}}\' FROM generate_series(1, 700)'
     )
     execute(
         "INSERT INTO awa.jobs_hot (kind, state, finalized_at) "
@@ -127,21 +128,21 @@ def test_leader_frozen_in_a_batch_is_followed_and_does_no_harm(
     # The session of the frozen one is the server's to end: its rows would stay locked for as long.
     fast = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2, "SWEEP_INTERVAL": 0.5}
     frozen = start_worker("--queues", "nobody", awa=fast, failpoints=f"{where}=stop@{tmp_path / 'once'}")
-    wait_until(lambda: len(leaders(database)) == 1, timeout=30)
+    wait_until(lambda: len(leaders(database)) == 1)
     if where == "in_promotion":
         ids = [due(1) for _ in range(20)]
     else:
         ids = [insert_job("running", worker="gone", max_attempts=3) for _ in range(20)]
         for job_id in ids:
             update_job(job_id, heartbeat_at="now() - interval '1 hour'")
-    wait_until((tmp_path / "once").exists, timeout=30)
+    wait_until((tmp_path / "once").exists)
     frozen_at = time.monotonic()
     start_worker("--queues", "nobody", awa=fast)
 
     def moved() -> bool:
         return all(reload_job(job_id).state in ("available", "retryable") for job_id in ids)
 
-    wait_until(moved, timeout=60)
+    wait_until(moved)
     took = time.monotonic() - frozen_at
     frozen.signal(18)  # SIGCONT
     time.sleep(2)
@@ -168,19 +169,22 @@ def test_rows_of_a_transaction_that_nobody_goes_on_with_are_freed(
     database: Database, connect: Connect, monkeypatch: pytest.MonkeyPatch, observe: Observe
 ) -> None:
     in_use = worker_database.IDLE_LIMIT
-    monkeypatch.setattr(worker_database, "IDLE_LIMIT", 0.2)
+    monkeypatch.setattr(worker_database, "IDLE_LIMIT", 3600.0)
     job_id = due(1)
     frozen = worker_database.connect("awa-test-frozen")
     try:
         with pytest.raises(psycopg.Error, match="idle-in-transaction"), transaction(frozen):  # noqa: PT012
             assert promote(frozen, batch=10) == {"default": 1}
+            limit = "idle_in_transaction_session_timeout"
+            assert frozen.execute(f"SHOW {limit}").fetchone() == ("1h",)
+            frozen.execute(f"SET LOCAL {limit} = '200ms'")  # now that nothing more comes, however slowly
             started = time.monotonic()
-            wait_until(lambda: sum(promote(database.connection, batch=10).values()) == 1, timeout=10)
+            wait_until(lambda: sum(promote(database.connection, batch=10).values()) == 1)
             took = time.monotonic() - started
     finally:
         frozen.close()
     assert reload_job(job_id).state == "available"
-    assert took < 5
+    assert took < 20
     observe(f"with a limit of 0.2 s its rows were free after {took:.1f} s (in use: {in_use:.0f} s)")
 
 
@@ -238,8 +242,12 @@ def test_session_killed_in_a_batch_rolls_back_and_is_done_again(
     "U45", injected="the leader is killed before the tick; its successor's machine has another clock"
 )
 def test_tick_that_a_dead_leader_left_is_made_by_its_successor(
-    make_leader: Callable[[str], tuple[Leader, CronScheduler]], database: Database, observe: Observe
+    make_leader: Callable[[str], tuple[Leader, CronScheduler]],
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    observe: Observe,
 ) -> None:
+    monkeypatch.setattr("awa_django.worker.leader.LEASE", timedelta(hours=1))  # it ends when the test says so
     schedule("s", expr="0 0 1 1 *", since="now() - interval '1 year 1 day'")
     first, _ = make_leader("first")
     first.tick()  # leads, and is never heard of again
@@ -283,14 +291,14 @@ def test_duty_that_fails_stops_no_other(
     late = due(0.5)
     lost = insert_job("running", worker="gone", max_attempts=1)
     update_job(lost, heartbeat_at="now() - interval '1 hour'")
+    began = time.monotonic()
     worker = start_worker("--queues", "nobody", awa={"SWEEP_INTERVAL": 0.5}, failpoints="in_cron=raise")
-    wait_until(lambda: reload_job(late).state == "available", timeout=30, message=worker.text)
-    wait_until(lambda: reload_job(lost).state == "failed", timeout=30, message=worker.text)
-    wait_until(lambda: "cron scheduler failed" in worker.text(), timeout=30)
+    wait_until(lambda: reload_job(late).state == "available", message=worker.text)
+    wait_until(lambda: reload_job(lost).state == "failed", message=worker.text)
+    wait_until(lambda: "cron scheduler failed" in worker.text())
     assert fires("s") == []
-    assert (
-        len({duty for (duty,) in database.rows("SELECT duty FROM awa.leaders WHERE expires_at > now()")}) == 6
-    )
+    held = "SELECT count(*) FROM awa.leaders WHERE expires_at > now()"
+    wait_until(lambda: database.value(held) == 6, message=worker.text)
     assert worker.stop() == 0
-    assert worker.text().count("cron scheduler failed") == 1
+    assert worker.text().count("cron scheduler failed") <= 1 + (time.monotonic() - began) // 60
     observe("promotion and rescue go on; the failure is logged once a minute and not at each tick")

@@ -21,8 +21,8 @@ def test_a_kind_forges_no_record(database: Database, start_worker: StartWorker) 
         "VALUES (%s, 'running', 'gone', 1, 1, now() - interval '1 hour', now() - interval '1 hour')",
         [FORGED],
     )
-    worker = start_worker()
-    wait_until(lambda: "is rescued" in worker.text(), timeout=30, message=worker.text)
+    worker = start_worker(awa={"SWEEP_INTERVAL": 0.5})
+    wait_until(lambda: "is rescued" in worker.text(), message=worker.text)
     assert worker.stop() == 0
     text = worker.text()
     assert "forged\\x1b[2J" in text

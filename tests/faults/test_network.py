@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -35,7 +36,7 @@ def test_finish_whose_answer_was_lost_is_done(
     lost = proxy.add(Mode.DROP_REPLY, application="-complete", containing=b"'completed'", times=3)
     handlers.record.enqueue_many([{"number": number} for number in range(30)])
     worker = start_worker_at(proxy.url, "--concurrency", "4")
-    wait_until(lambda: database.states() == {"completed": 30}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 30}, message=worker.text)
     assert worker.stop() == 0
     assert lost.caught == 3
     assert database.effects("record") == list(range(30))
@@ -60,7 +61,7 @@ def test_ends_of_every_kind_survive_lost_answers(
     handlers.cancel_itself.enqueue()
     handlers.retry_after.enqueue()
     worker = start_worker_at(proxy.url, "--concurrency", "2", awa={"RETENTION": {"completed": 0}})
-    wait_until(lambda: database.states() == {"failed": 2, "cancelled": 1}, timeout=40, message=worker.text)
+    wait_until(lambda: database.states() == {"failed": 2, "cancelled": 1}, message=worker.text)
     assert worker.stop() == 0
     assert lost.caught == 6
     assert database.effects("record") == database.effects("fail_once") == list(range(4))
@@ -82,18 +83,18 @@ def test_claim_whose_answer_was_lost_is_given_back(
     handlers.record.enqueue_many([{"number": number} for number in range(20)])
     wait_until(lambda: "running" in database.states() or len(database.effects("record")) == 20)
     started_at = time.monotonic()
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=20, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 20}, message=worker.text)
     took = time.monotonic() - started_at
     assert worker.stop() == 0
     assert database.effects("record") == list(range(20))
     assert database.rows("SELECT max(attempt), max(cardinality(errors)) FROM awa.jobs") == [(1, 0)]
-    assert took < 10
+    assert took < 30
     observe(f"given back uncharged and run after {took:.1f} s")
 
 
 @pytest.mark.fault("F20", injected="each request of each session of a worker is cut off once")
 def test_cut_requests_are_sent_again(
-    database: Database, proxy: Proxy, start_worker_at: StartWorkerAt, observe: Observe
+    database: Database, proxy: Proxy, start_worker_at: StartWorkerAt, tmp_path: Path, observe: Observe
 ) -> None:
     names = "claim complete heartbeat leader promote upkeep reconcile listen waiting"
     cuts = {
@@ -102,11 +103,13 @@ def test_cut_requests_are_sent_again(
     }
     handlers.record.enqueue_many([{"number": number} for number in range(50)])
     handlers.record.using(delay=0.5).enqueue(number=50)
-    handlers.sleep.enqueue(seconds=2, number=1)
-    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 10.0, "SWEEP_INTERVAL": 0.5}
+    go_on = tmp_path / "go on"
+    handlers.until.enqueue(path=str(go_on), number=1)
+    awa = {"HEARTBEAT_INTERVAL": 0.5, "SWEEP_INTERVAL": 0.5}
     worker = start_worker_at(proxy.url, awa=awa)
-    wait_until(lambda: database.states() == {"completed": 52}, timeout=30, message=worker.text)
-    wait_until(lambda: all(cut.caught == 2 for cut in cuts.values()), timeout=20, message=worker.text)
+    wait_until(lambda: all(cut.caught == 2 for cut in cuts.values()), message=worker.text)
+    go_on.touch()
+    wait_until(lambda: database.states() == {"completed": 52}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("record") == list(range(51))
     assert database.rows("SELECT DISTINCT attempt, run_lease FROM awa.jobs") == [(1, 1)]
@@ -138,7 +141,7 @@ def test_half_open_sessions_are_found(
 ) -> None:
     worker = start_worker_at(proxy.url, awa={"HEARTBEAT_INTERVAL": 3.0, "STALE_AFTER": 60.0})
     handlers.record.enqueue(number=0)
-    wait_until(lambda: database.states() == {"completed": 1}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
     handlers.nothing_after.enqueue(seconds=4.0)
     wait_until(lambda: database.states() == {"completed": 1, "running": 1}, message=worker.text)
     sessions = proxy.open_count
@@ -157,10 +160,10 @@ def test_half_open_sessions_are_found(
                 found.setdefault(purpose, time.monotonic() - lost_at)
         return len(found) == len(AT_WORK)
 
-    wait_until(all_found, timeout=40, message=lambda: f"{found} {worker.text()}")
-    wait_until(lambda: database.effects("record") == [0, 1, 2], timeout=40, message=worker.text)
+    wait_until(all_found, message=lambda: f"{found} {worker.text()}")
+    wait_until(lambda: database.effects("record") == [0, 1, 2], message=worker.text)
     took = time.monotonic() - lost_at
-    wait_until(lambda: database.states() == {"completed": 4}, timeout=40, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 4}, message=worker.text)
     assert worker.stop(60) == 0
     assert database.rows("SELECT DISTINCT run_lease FROM awa.jobs") == [(1,)]
     assert took < 30
@@ -177,19 +180,21 @@ def test_session_gives_up_what_nobody_answers(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, observe: Observe
 ) -> None:
     monkeypatch.setattr(watchdog, "GRACE", 0.5)
-    session = Session("test-session", limit=0.5, conninfo=proxy.url)
+    session = Session("test-session", conninfo=proxy.url)
     with session.use() as connection:
         connection.execute("SELECT 1")
     proxy.add(Mode.BLACK_HOLE)
+    monkeypatch.setattr(session, "_limit", 0.5)  # for this use alone: the others may be slow
     began = time.monotonic()
     with pytest.raises(psycopg.OperationalError), session.use() as connection:
         connection.execute("SELECT 2")
     took = time.monotonic() - began
     proxy.clear()
+    monkeypatch.setattr(session, "_limit", 60.0)
     with session.use() as connection:
         assert connection.execute("SELECT 3").fetchone() == (3,)
     session.close()
-    assert took < 5
+    assert took < 30
     observe(f"with limits of 0.5 s given up after {took:.1f} s, the next use has a new connection")
 
 
@@ -211,5 +216,5 @@ def test_session_gives_up_a_connection_that_is_never_ready(
 
     thread = threading.Thread(target=use, daemon=True)
     thread.start()
-    assert failed.wait(10)
-    thread.join(5)
+    assert failed.wait(60)
+    thread.join(60)
