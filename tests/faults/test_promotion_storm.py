@@ -87,9 +87,9 @@ def test_deadlock_is_not_charged_and_the_batch_is_written_afterwards(
 ) -> None:
     ids = [insert_job("running") for _ in range(3)]
     rival, worker, observer = connect(autocommit=False), connect(), connect()
-    # Who finds the deadlock is its victim: the rival looks for one last.
+    # Who finds the deadlock is its victim, and each looks once: the worker when the rival surely waits.
     rival.execute("SET deadlock_timeout = '60s'")
-    worker.execute("SET deadlock_timeout = '50ms'")
+    worker.execute("SET deadlock_timeout = '1s'")
     rival.execute("SELECT FROM awa.jobs_hot WHERE id = %s FOR UPDATE", [ids[2]])
     before = deadlocks(observer)
     blocked: list[int] = []

@@ -60,7 +60,7 @@ def test_one_of_up_to_fifty_rivals_holds_the_key(rivals: int, database: Database
 
     def enqueue(number: int) -> Enqueued | None:
         try:
-            barrier.wait(30)
+            barrier.wait(60)
             with transaction.atomic():
                 if number % 4 == 1:
                     with transaction.atomic():
@@ -187,10 +187,10 @@ def test_key_is_never_free_in_the_middle_of_a_move(
             )
             assert not answer.done()
         else:
-            answer.result(10)
+            answer.result(60)
             assert not answer.result().created
         (mover.commit if commit else mover.rollback)()
-        enqueued = answer.result(10)
+        enqueued = answer.result(60)
     if holds_after or not commit:
         assert (enqueued.created, enqueued.holder_id) == (False, job_id)
     else:
@@ -237,7 +237,7 @@ def test_damaged_claims_are_found_mended_and_do_not_hang_the_engine(
     [claimed] = claim(connect(), ClaimRequest(limits={"default": 5}, total=5, worker="w"))
     assert finalize.complete(connect(), [Completion(claimed.key)]) == {holder}
     took = time.monotonic() - started
-    assert took < 2
+    assert took < 20
 
     # What the doctor advises.
     twin = once.enqueue(account=2).id
@@ -267,10 +267,12 @@ def test_opposite_orders_cost_one_producer_its_transaction(
                 with connection.cursor() as cursor:
                     cursor.execute("SET LOCAL deadlock_timeout = '50ms'")
                 once.enqueue(account=first)
-                barrier.wait(10)
+                barrier.wait(60)
                 once.enqueue(account=second)
             return "committed"
         except Exception as exc:  # noqa: BLE001
+            with connection.cursor() as cursor:  # it counts now, and not in a test that counts deadlocks
+                cursor.execute("SELECT pg_stat_force_next_flush()")
             return str(getattr(exc.__cause__, "sqlstate", None) or exc)
         finally:
             connection.close()
