@@ -48,7 +48,7 @@ def run_attempt(
     """Run a ``def`` handler once on this thread; what that means for the job.
 
     None: the handler is ``atomic`` and its completion is committed already. ``may_begin`` is asked
-    after what may take long before the handler begins; without its leave the job is released.
+    right before the handler begins, as a machine can stop anywhere; without its leave the job is released.
 
     In a context of its own: the language, the time zone and the context variables that it sets end with it.
     """
@@ -70,8 +70,6 @@ def _run_attempt(
         args = job.args
         if args is None:
             args = _read_args(job)
-            if not may_begin():
-                return Release(job.key)
         settings = get_settings()
         surrounded = Surrounded(handler) if settings.middleware or settings.carry else handler
         if handler.takes_context or surrounded is not handler:
@@ -82,6 +80,8 @@ def _run_attempt(
             if handler.hears_of_end:
                 _tell(handler, context, arguments, stored)
             return None
+        if not may_begin():
+            return Release(job.key)
         outcome = _returned(job, handler, _call(surrounded, context, arguments), worker, settings)
     except _EndsAs as exc:
         outcome = exc.outcome
@@ -119,13 +119,13 @@ async def run_attempt_async(
         args = job.args
         if args is None:
             args = await sync_to_async(_read_args)(job)
-        if not may_begin():
-            return Release(job.key)
         settings = get_settings()
         surrounded = Surrounded(handler) if settings.middleware or settings.carry else handler
         if handler.takes_context or surrounded is not handler:
             context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
+        if not may_begin():
+            return Release(job.key)
         running = surrounded.call(context, arguments)
         if timer is None:
             value = await running  # type: ignore[misc]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -328,6 +329,41 @@ def test_atomic_handler_does_not_begin_when_its_transaction_took_too_long() -> N
 
     assert run(late, claimed(), may_begin=lambda: False) == Release(Attempt(5, 9))
     assert begun == []
+
+
+@dataclass
+class Told:
+    """An argument that tells when it is decoded."""
+
+    value: int
+
+    def __post_init__(self) -> None:
+        told.append("decoded")
+
+
+told: list[str] = []
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whether_a_handler_may_begin_is_asked_as_the_last_thing(is_async: bool) -> None:
+    """The machine may sleep before, or arguments take long to decode: the job is another's by then."""
+    told.clear()
+
+    @job(kind="t.begun")
+    def begun(told_of: Told) -> None:
+        told.append("begun")
+
+    @job(kind="t.begun_async")
+    async def begun_async(told_of: Told) -> None:
+        told.append("begun")
+
+    def may_begin() -> bool:
+        told.append("asked")
+        return False
+
+    given, options = claimed('{"told_of": {"value": 1}}'), {"may_begin": may_begin}
+    outcome = run_async(begun_async, given, **options) if is_async else run(begun, given, **options)
+    assert (outcome, told) == (Release(Attempt(5, 9)), ["decoded", "asked"])
 
 
 def test_async_handler_does_not_begin_when_what_comes_before_it_took_too_long() -> None:
