@@ -23,7 +23,7 @@ from awa_django.worker.completer import Completer
 from awa_django.worker.database import BATCH_PATIENCE, Session
 from awa_django.worker.django_connections import disconnect
 from awa_django.worker.executor import Executor
-from awa_django.worker.forks import watch_forks
+from awa_django.worker.forks import stop_signals, watch_forks
 from awa_django.worker.holdings import LONGEST_HOLD, Holdings
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.slots import SlotTable
@@ -62,7 +62,7 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
     """Entry point of a child process; ``pipe`` leads to its supervisor."""
     # The supervisor decides about signals sent to the whole group. A handler of our own, not
     # SIG_IGN: programs that jobs start would inherit that.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, _leave_to_supervisor)
     try:
         failpoints.load()

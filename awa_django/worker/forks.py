@@ -14,7 +14,7 @@ from awa_django.worker.django_connections import forget_inherited
 logger = get_logger(__name__)
 
 # What a worker's own processes leave to their supervisor, and all others do at once.
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _mask = threading.local()
 _inherited: list[object] = []
 # How many forks lie between the process that imported this and the one that reads it: who finds it grown
@@ -28,6 +28,15 @@ def _go_deeper() -> None:
 
 
 os.register_at_fork(after_in_child=_go_deeper)
+
+
+def stop_signals() -> list[signal.Signals]:
+    """What tells a worker to stop; also that its terminal is gone, which ``nohup`` wants ignored."""
+    return [
+        number
+        for number in _SIGNALS
+        if number != signal.SIGHUP or signal.getsignal(signal.SIGHUP) != signal.SIG_IGN
+    ]
 
 
 def watch_forks() -> None:
@@ -57,7 +66,8 @@ def _take_signals() -> None:
 
 def _forget_worker() -> None:
     # It shall end when told to, as `Process.terminate` and `Pool.terminate` do.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in stop_signals():
+        is_interrupt = number == signal.SIGINT
+        signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
     _take_signals()
     _inherited.extend(forget_inherited())

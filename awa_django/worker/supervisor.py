@@ -34,6 +34,7 @@ from awa_django.worker.database import (
     check_schema,
 )
 from awa_django.worker.django_connections import disconnect
+from awa_django.worker.forks import stop_signals
 from awa_django.worker.health import Health, HealthServer, examine
 from awa_django.worker.heartbeater import Heartbeater
 from awa_django.worker.leader import Leader
@@ -338,13 +339,11 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
-        """Count TERM and INT while running; only the main thread may set handlers."""
+        """Count the signals to stop while running; only the main thread may set handlers."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {
-            number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)
-        }
+        before = {number: signal.signal(number, self._on_signal) for number in stop_signals()}
         try:
             yield
         finally:

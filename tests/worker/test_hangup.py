@@ -1,0 +1,43 @@
+"""SIGHUP, when the worker's terminal closes: a stop like any other, and nothing under nohup."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from awa_django.worker.forks import stop_signals
+from tests import handlers
+from tests.waiting import wait_until
+from tests.worker_fixtures import Database, StartWorker
+
+
+@pytest.fixture
+def under_nohup() -> Iterator[None]:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_nohup_is_heeded(under_nohup: None) -> None:
+    assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
+
+
+@pytest.mark.acceptance
+@pytest.mark.django_db(transaction=True)
+def test_hangup_of_the_whole_group_ends_what_runs_and_stops(
+    database: Database, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    job_id = handlers.until.enqueue(path=str(go)).id
+    worker = start_worker("--shutdown-timeout", "100")
+    wait_until(lambda: database.effects("started"), message=worker.text)
+    os.killpg(worker.pid, signal.SIGHUP)
+    wait_until(lambda: "stopping: signalled" in worker.text(), message=worker.text)
+    go.touch()
+    assert worker.wait() == 0
+    job = database.job(job_id)
+    assert (job["state"], job["attempt"], job["errors"]) == ("completed", 1, [])
