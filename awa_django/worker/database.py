@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import psycopg
 from django.db import connections
 from psycopg import IsolationLevel
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import TextLoader
 
 from awa_django.conf import get_settings
@@ -73,9 +74,9 @@ def connect(
     sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias;
     ``limit`` is the seconds that the server has to answer once it is connected.
     """
-    parameters = connection_parameters() if conninfo is None else dict(_DEFAULTS)
+    parameters = connection_parameters() if conninfo is None else _DEFAULTS | conninfo_to_dict(conninfo)
     parameters["application_name"] = application_name
-    connection = psycopg.connect(conninfo or "", **parameters, autocommit=True, prepare_threshold=None)
+    connection = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
     watch = Watch(application_name)
     watch.begin(connection, limit)
     try:
