@@ -7,7 +7,10 @@ a record, with an escape it could rewrite a terminal, and a database error quote
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
+from collections.abc import Callable
+from contextlib import suppress
 
 import psycopg
 from django.db import Error
@@ -20,10 +23,14 @@ _INDENT = "    "
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of that name, with values of its records on one line and tracebacks indented."""
+    """The logger of that name, with values of its records on one line and tracebacks indented.
+
+    It never raises: a filter or handler of the project's own that breaks costs the record, and no job.
+    """
     logger = logging.getLogger(name)
     if not any(isinstance(each, _OneLine) for each in logger.filters):
         logger.addFilter(_OneLine())
+        logger.handle = _without_raising(logger.handle)  # type: ignore[assignment, method-assign]
     return logger
 
 
@@ -46,6 +53,19 @@ def shown(value: object) -> object:
         return value
     text = printable(value[:LONGEST_VALUE])
     return f"{text} [...]" if len(value) > LONGEST_VALUE else text
+
+
+def _without_raising(handle: Callable[[logging.LogRecord], None]) -> Callable[[logging.LogRecord], None]:
+    def handle_or_tell(record: logging.LogRecord) -> None:
+        try:
+            handle(record)
+        except Exception:  # noqa: BLE001  (as `logging` does with what a handler's emit raises)
+            if logging.raiseExceptions:
+                with suppress(Exception):  # there may be no stderr, or a broken one
+                    sys.stderr.write(f"a log record of {record.name} was lost:\n")
+                    traceback.print_exc()
+
+    return handle_or_tell
 
 
 class _OneLine(logging.Filter):
