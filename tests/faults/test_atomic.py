@@ -24,7 +24,7 @@ def test_effects_of_an_atomic_handler_are_there_once(
 ) -> None:
     handlers.atomic_effect.enqueue_many([{"number": number} for number in range(COUNT)])
     worker = start_worker("--concurrency", "2", failpoints=f"{point}=kill@{tmp_path}/killed")
-    wait_until(lambda: database.states() == {"completed": COUNT}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": COUNT}, message=worker.text)
     assert worker.stop() == 0
     assert (tmp_path / "killed").exists()
     assert sorted(database.effects("atomic")) == list(range(COUNT))
@@ -37,7 +37,7 @@ def test_effects_of_an_atomic_handler_that_dies_are_there_once(
 ) -> None:
     handlers.atomic_effect.enqueue_many([{"number": number, "die": number == 1} for number in range(COUNT)])
     worker = start_worker("--concurrency", "2")
-    wait_until(lambda: database.states() == {"completed": COUNT}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": COUNT}, message=worker.text)
     assert worker.stop() == 0
     assert sorted(database.effects("atomic")) == list(range(COUNT))
     observe(f"{COUNT} jobs completed, each effect there once")
@@ -50,10 +50,10 @@ def test_effects_of_an_atomic_handler_that_lost_its_lease_are_not_there(
     database: Database, start_worker: StartWorker, observe: Observe, tmp_path: Path
 ) -> None:
     job_id = handlers.atomic_effect.enqueue(number=1).id
-    worker = start_worker(failpoints="before_handler=delay:3")
-    wait_until(lambda: database.states() == {"running": 1}, timeout=30, message=worker.text)
+    worker = start_worker(failpoints="before_handler=delay:6")
+    wait_until(lambda: database.states() == {"running": 1}, message=worker.text)
     database.connection.execute("UPDATE awa.jobs SET state = 'cancelled' WHERE id = %s", [job_id])
-    wait_until(lambda: "its run was over" in worker.text(), timeout=30, message=worker.text)
+    wait_until(lambda: "its run was over" in worker.text(), message=worker.text)
     assert worker.stop() == 0
     assert database.effects("atomic") == []
     assert database.states() == {"cancelled": 1}

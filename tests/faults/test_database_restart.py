@@ -42,7 +42,7 @@ class Inserter:
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._thread.join(20)
+        self._thread.join(60)
 
     def _serve(self) -> None:
         number = 0
@@ -83,7 +83,7 @@ def test_crash_under_load(
             times = [crash_and_recover(server, inserter, worker) for _ in range(crashes)]
         with server.connect() as connection:
             database = Database(connection)
-            wait_until(lambda: set(database.states()) == {"completed"}, timeout=30, message=worker.text)
+            wait_until(lambda: set(database.states()) == {"completed"}, message=worker.text)
             assert worker.stop() == 0
             rows = {number for (number,) in database.rows("SELECT (args ->> 'number')::int FROM awa.jobs")}
             lost = set(inserter.acknowledged) - rows
@@ -91,7 +91,7 @@ def test_crash_under_load(
             assert database.value("SELECT max(cardinality(errors)) FROM awa.jobs") <= 2
         if synchronous == "on":
             assert lost == set()
-        assert max(times) < 5
+        assert max(times) < 20
         visit_doctor(server.url)
     observe(
         f"synchronous_commit {synchronous}: {len(inserter.acknowledged)} enqueues acknowledged, {len(lost)} "
@@ -102,14 +102,14 @@ def test_crash_under_load(
 def crash_and_recover(server: Cluster, inserter: Inserter, worker: WorkerProcess) -> float:
     """How long after the restart jobs ran again, in seconds."""
     before = len(inserter.acknowledged)
-    wait_until(lambda: len(inserter.acknowledged) > before + 200, timeout=20)
+    wait_until(lambda: len(inserter.acknowledged) > before + 200)
     server.crash()
     server.start()
     accepted_at = time.monotonic()
     with server.connect() as connection:
         database = Database(connection)
         seen = max(database.effects("record"), default=0)
-        wait_until(lambda: max(database.effects("record"), default=0) > seen, timeout=30, message=worker.text)
+        wait_until(lambda: max(database.effects("record"), default=0) > seen, message=worker.text)
     return time.monotonic() - accepted_at
 
 
@@ -121,19 +121,22 @@ def test_outage(
     own_cluster: Cluster,
     start_worker_at: StartWorkerAt,
     visit_doctor: VisitDoctor,
+    tmp_path: Path,
     observe: Observe,
     is_longer: bool,
 ) -> None:
+    go_on = tmp_path / "go on"
     away = 6.0 if is_longer else 3.0
     awa = {"HEARTBEAT_INTERVAL": 1.0, "STALE_AFTER": 3.0 if is_longer else 30.0, "SWEEP_INTERVAL": 0.5}
     worker = start_worker_at(own_cluster.url, awa=awa)
     with own_cluster.connect() as connection:
         worker.wait_ready(connection)
         for number in range(4):
-            insert(connection, "nothing_after", seconds=2.0, number=number)
-        wait_until(lambda: Database(connection).states() == {"running": 4}, timeout=30, message=worker.text)
+            insert(connection, "nothing_until", path=str(go_on), number=number)
+        wait_until(lambda: Database(connection).states() == {"running": 4}, message=worker.text)
     before = len(worker.text().splitlines())
     own_cluster.stop(signal.SIGINT)
+    go_on.touch()
     time.sleep(away)  # how long it is away is what is tested
     lines = worker.text().splitlines()[before:]
     assert worker.process.poll() is None
@@ -142,13 +145,13 @@ def test_outage(
     with own_cluster.connect() as connection:
         database = Database(connection)
         insert(connection, "record", number=1)
-        wait_until(lambda: database.effects("record") == [1], timeout=30, message=worker.text)
+        wait_until(lambda: database.effects("record") == [1], message=worker.text)
         took = time.monotonic() - accepted_at
-        wait_until(lambda: set(database.states()) == {"completed"}, timeout=40, message=worker.text)
+        wait_until(lambda: set(database.states()) == {"completed"}, message=worker.text)
         again = database.value("SELECT count(*) FROM awa.jobs WHERE run_lease = 2")
         assert database.value("SELECT max(run_lease) FROM awa.jobs") <= 2
     assert worker.stop() == 0
-    assert took < 5
+    assert took < 20
     # Each loop says once that it fails.
     records = [line for line in lines if " WARNING " in line or " ERROR " in line]
     assert len(records) < 25
@@ -169,34 +172,40 @@ def test_outage(
     injected="PostgreSQL is stopped, and back for another worker first: 4 runs end, and are run again there",
 )
 def test_results_of_a_lost_lease_are_dropped(
-    own_cluster: Cluster, start_worker_at: StartWorkerAt, visit_doctor: VisitDoctor, observe: Observe
+    own_cluster: Cluster,
+    start_worker_at: StartWorkerAt,
+    visit_doctor: VisitDoctor,
+    tmp_path: Path,
+    observe: Observe,
 ) -> None:
-    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2.0, "SWEEP_INTERVAL": 0.3}
+    awa = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 4.0, "SWEEP_INTERVAL": 0.3}
+    go_on = tmp_path / "go on"
     with Proxy(own_cluster.url) as proxy:
         first = start_worker_at(proxy.url, awa=awa)
         with own_cluster.connect() as connection:
             first.wait_ready(connection)
             for number in range(4):
-                insert(connection, "nothing_after", seconds=1.5, number=number)
+                insert(connection, "nothing_until", path=str(go_on), number=number)
             wait_until(lambda: Database(connection).states() == {"running": 4}, message=first.text)
         proxy.refuse()
         own_cluster.stop(signal.SIGINT)
-        wait_until(lambda: "jobs failed, trying again" in first.text(), timeout=20, message=first.text)
+        go_on.touch()
+        wait_until(lambda: "jobs failed, trying again" in first.text(), message=first.text)
         own_cluster.start()
         second = start_worker_at(own_cluster.url, awa=awa)
         with own_cluster.connect() as connection:
             database = Database(connection)
             again = [("completed", 2, 2, "rescued")]
             rows = "SELECT DISTINCT state::text, run_lease, attempt, errors[1] ->> 'outcome' FROM awa.jobs"
-            wait_until(lambda: database.rows(rows) == again, timeout=60, message=second.text)
+            wait_until(lambda: database.rows(rows) == again, message=second.text)
             assert second.stop() == 0
             kept = database.rows("SELECT * FROM awa.jobs ORDER BY id")
             assert "its run was over" not in first.text()
             proxy.accept()
-            wait_until(lambda: first.text().count("its run was over") == 4, timeout=30, message=first.text)
+            wait_until(lambda: first.text().count("its run was over") == 4, message=first.text)
             assert database.rows("SELECT * FROM awa.jobs ORDER BY id") == kept
             insert(connection, "record", number=1)
-            wait_until(lambda: database.effects("record") == [1], timeout=30, message=first.text)
+            wait_until(lambda: database.effects("record") == [1], message=first.text)
         assert first.stop() == 0
     assert "4 stale" in first.text()
     visit_doctor(own_cluster.url)
@@ -218,19 +227,19 @@ def test_disk_full(
         with server.connect() as connection:
             worker.wait_ready(connection)
         with Inserter(server) as inserter:
-            wait_until(lambda: len(inserter.acknowledged) > 100, timeout=20)
+            wait_until(lambda: len(inserter.acknowledged) > 100)
             fill(ballast)
-            wait_until(lambda: "No space left on device" in server.log_text(), timeout=60)
+            wait_until(lambda: "No space left on device" in server.log_text())
             time.sleep(2.0)  # everybody meets it
             full_at = len(inserter.acknowledged)
             ballast.unlink()
             if not server.is_running():
                 server.stop()
                 server.start()
-            wait_until(lambda: len(inserter.acknowledged) > full_at + 50, timeout=30, message=server.log_text)
+            wait_until(lambda: len(inserter.acknowledged) > full_at + 50, message=server.log_text)
         with server.connect() as connection:
             database = Database(connection)
-            wait_until(lambda: set(database.states()) == {"completed"}, timeout=40, message=worker.text)
+            wait_until(lambda: set(database.states()) == {"completed"}, message=worker.text)
             rows = {number for (number,) in database.rows("SELECT (args ->> 'number')::int FROM awa.jobs")}
             # A job that met the full disk itself failed by that; an end that met it was sent again.
             assert (
