@@ -13,6 +13,7 @@ import msgspec
 
 from awa_django.codec import JSON, ArgsEncoder, decode_args, plain_json
 from awa_django.errors import ConfigurationError, InvalidJob
+from awa_django.typed import to_builtins
 
 _UNTYPED = (Any, object, inspect.Parameter.empty)
 
@@ -126,7 +127,7 @@ class Signature:
         for name, parameter in self._named.items():
             if parameter.default is not inspect.Parameter.empty:
                 try:
-                    encoded[name] = plain_json(msgspec.to_builtins(parameter.default), name)
+                    encoded[name] = plain_json(to_builtins(parameter.default), name)
                 except (InvalidJob, TypeError, RecursionError):
                     continue
         return encoded

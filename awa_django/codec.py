@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, Union, get_args, get_origin
 import msgspec
 
 from awa_django.errors import InvalidJob
+from awa_django.typed import check_restored, encode_subclass, is_model_instance, restore, to_builtins
 
 JSON: TypeAlias = bool | int | float | str | list["JSON"] | dict[str, "JSON"] | None
 
@@ -96,10 +97,12 @@ class ArgsEncoder:
             _plain(name, f"the name {name!r} of an argument of {self._kind!r}", DEEPEST)
         hint = self._types.get(name, self._rest)
         try:
-            if not _is_plain(hint):
-                value = msgspec.to_builtins(value, enc_hook=_encode_subclass)
-            plain = _plain(value, where, DEEPEST)
-            msgspec.convert(plain, hint)
+            if _is_plain(hint):
+                plain = _plain(value, where, DEEPEST)
+                msgspec.convert(plain, hint)
+            else:
+                plain = _plain(to_builtins(value), where, DEEPEST)
+                check_restored(value, restore(plain, hint), where)
         except InvalidJob:
             raise
         except (TypeError, ValueError, RecursionError) as exc:  # msgspec.ValidationError is a ValueError
@@ -171,7 +174,7 @@ def _dropped(why: str) -> bytes:
 
 def _decode_one(name: str, value: object, hint: Any, kind: str) -> object:
     try:
-        return msgspec.convert(value, hint)
+        return restore(value, hint)
     except (TypeError, ValueError, RecursionError) as exc:
         raise InvalidJob(f"argument {name!r} of {kind!r} does not fit its annotation: {exc}") from exc
 
@@ -203,32 +206,6 @@ def _exact_types(hint: object) -> frozenset[type]:
     exact = frozenset(scalar for scalar in _SCALARS if any(part is scalar for part in parts))
     # Of a union with anything else, msgspec must say whether it can tell the parts apart.
     return exact if len(exact) == len(parts) else frozenset()
-
-
-def _encode_subclass(value: object) -> object:
-    """Subclasses of str, int and float (Django's SafeString, NumPy's float64) are what they are a kind of."""
-    exact = _exact(value)
-    if exact is not None:
-        return exact
-    hint = ": pass its primary key" if _is_model_instance(value) else ""
-    raise TypeError(f"a {type(value).__name__} cannot be stored{hint}")
-
-
-def _is_model_instance(value: object) -> bool:
-    """Whether it is one of Django's; told by its looks, as this needs no app registry."""
-    return hasattr(value, "_meta") and hasattr(value, "pk")
-
-
-def _exact(value: object) -> str | int | float | None:
-    """The str, int or float that a value of a subclass is; by the base's own methods, as the
-    subclass's may answer with itself again (SafeString's ``__str__`` does)."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int.__int__(value)
-    if isinstance(value, float):
-        return float.__float__(value)
-    return None
 
 
 def _plain(value: object, where: str, depth: int) -> JSON:
@@ -265,7 +242,7 @@ def _plain_container(value: object, where: str, depth: int) -> JSON:
             plain[str.__str__(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
         return plain
     hint = "annotate the parameter with its type, or pass something simpler"
-    if _is_model_instance(value):
+    if is_model_instance(value):
         hint = "pass its primary key"
     raise InvalidJob(f"{where} is a {type(value).__name__}, which JSON does not have: {hint}")
 
@@ -287,7 +264,7 @@ def _clean(value: object, depth: int) -> JSON:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_clean(item, depth - 1) for item in value]
     try:
-        built = msgspec.to_builtins(value, enc_hook=_describe)
+        built = msgspec.to_builtins(value, enc_hook=_encode_or_describe)
     except Exception:  # noqa: BLE001  (an attribute or __repr__ of the handler's own that raises)
         return f"<{type(value).__name__}>"
     return _clean(_describe(value) if built is value else built, depth - 1)
@@ -299,6 +276,13 @@ def _key(key: object) -> str:
 
 def _clean_integer(number: int) -> str:
     return str(number) if number.bit_length() < 4096 else f"<integer of {number.bit_length()} bits>"
+
+
+def _encode_or_describe(value: object) -> object:
+    try:
+        return encode_subclass(value)
+    except Exception:  # noqa: BLE001
+        return _describe(value)
 
 
 def _describe(value: object) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, cast
 
-import msgspec
 from asgiref.sync import sync_to_async
 from django.utils.module_loading import import_string
 
@@ -30,6 +29,7 @@ from awa_django.tasks_backend.framework import (
     task_started,
 )
 from awa_django.tasks_backend.task import AnyTask
+from awa_django.typed import to_builtins
 
 
 class UnstorableResult(TerminalError, TypeError):
@@ -95,7 +95,7 @@ class TaskSignature(Signature):
         for each in self._parameters:
             if each.default is not each.empty:
                 try:
-                    encoded[each.name] = plain_json(msgspec.to_builtins(each.default), each.name)
+                    encoded[each.name] = plain_json(to_builtins(each.default), each.name)
                 except (InvalidJob, TypeError, RecursionError):
                     continue
         return encoded
