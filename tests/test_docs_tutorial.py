@@ -79,7 +79,7 @@ def run(command: str, directory: Path, environment: dict[str, str]) -> tuple[int
         start_new_session=True,
     ) as process:
         try:
-            output, _ = process.communicate(timeout=120)
+            output, _ = process.communicate(timeout=250)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -98,7 +98,7 @@ def environment_of(database: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.acceptance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_tutorial_works(tmp_path: Path, database: dict[str, str]) -> None:
     environment = environment_of(database)
     run_count = 0

@@ -69,7 +69,7 @@ def workers() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.mark.slow
 @pytest.mark.acceptance
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_two_hosts_do_what_the_page_says(
     project: Path, database: dict[str, str], workers: list[subprocess.Popen[bytes]]
 ) -> None:

@@ -163,6 +163,6 @@ def drain(env: dict[str, str]) -> None:
         env=env,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr

@@ -47,7 +47,7 @@ def run(project: Path, *arguments: str, **environment: str) -> subprocess.Comple
         env={**inherited, "PYTHONPATH": os.pathsep.join([str(project), str(PROJECT_DIR)]), **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
 
 

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from tests.conftest import PROJECT_DIR
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("runners")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("runners")]
 
 SETTINGS = """
 import json, os

@@ -49,7 +49,7 @@ def themed(request: pytest.FixtureRequest, worker_env: dict[str, str], tmp_path:
     with (tmp_path / "server.log").open("w") as log:
         process = subprocess.Popen(command, cwd=PROJECT_DIR, env=env, stdout=log, stderr=log)
         try:
-            wait_until(lambda: process.poll() is not None or _answers(port), timeout=60)
+            wait_until(lambda: process.poll() is not None or _answers(port), timeout=250)
             assert process.poll() is None, (tmp_path / "server.log").read_text()
             yield f"http://localhost:{port}"  # for which the cookie is
         finally:

@@ -60,7 +60,7 @@ def explore(examples: int, steps: int, *, derandomize: bool, phases: tuple[Phase
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_queue_agrees_with_its_model() -> None:
     # To shrink a failure takes minutes, past any timeout: the long run below does it.
     explore(40, 30, derandomize=True, phases=(Phase.generate,))
