@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from awa_django import Fixed
 from tests import handlers
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database, StartWorker
@@ -14,13 +15,14 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
 def test_worker_tells_of_each_end_before_it_ends(database: Database, start_worker: StartWorker) -> None:
     handlers.record.enqueue(number=1)
     handlers.record_async.enqueue(number=2)
-    handlers.always_fail.enqueue()
+    # Not one job for both: it would be promoted while somebody is told that it is retryable.
+    handlers.always_fail.using(retry=Fixed(wait=3600)).enqueue()
+    handlers.always_fail.using(max_attempts=1).enqueue()
     worker = start_worker(
         awa={"IMPORTS": ["tests.handlers", "tests.told"], "MIDDLEWARE": ["tests.told.noted"]}
     )
     wait_until(
-        lambda: database.states() == {"completed": 2, "failed": 1},
-        timeout=30,
+        lambda: database.states() == {"completed": 2, "failed": 1, "retryable": 1},
         message=lambda: str(database.states()),
     )
     assert worker.stop() == 0  # with nothing left to tell
