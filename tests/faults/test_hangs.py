@@ -20,7 +20,7 @@ from tests.worker_process import WorkerProcess
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.django_db(transaction=True)]
 
-QUICK = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 5.0, "SWEEP_INTERVAL": 0.5}
+QUICK = {"HEARTBEAT_INTERVAL": 0.5, "SWEEP_INTERVAL": 0.5}
 LOOPS = (
     "in_claimer",
     "in_completer",
@@ -50,16 +50,15 @@ def test_every_loop_outlives_its_errors(
         handlers.fail_once.handler.kind,
     )
     worker = start_worker(awa=QUICK, failpoints="; ".join(f"{loop}=raise*2" for loop in LOOPS))
-    wait_until(lambda: database.states() == {"completed": 41}, timeout=60, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 41}, message=worker.text)
     wait_until(
         lambda: [loop for loop in LOOPS if f"failpoint {loop}" not in worker.text()] == [],
-        timeout=30,
         message=worker.text,
     )
     # They work again, not only the loops that these jobs needed.
-    wait_until(lambda: worker.text().count(" works again") >= 7, timeout=30, message=worker.text)
+    wait_until(lambda: worker.text().count(" works again") >= 7, message=worker.text)
     handlers.sleep.enqueue(seconds=1.5)
-    wait_until(lambda: database.states() == {"completed": 42}, timeout=20, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 42}, message=worker.text)
     assert worker.stop() == 0
     assert database.job(lost)["attempt"] == 2
     observe(
@@ -72,12 +71,14 @@ def test_loops_that_only_fail_do_not_stop_the_others(
     database: Database, start_worker: StartWorker, observe: Observe
 ) -> None:
     broken = "; ".join(f"{loop}=raise" for loop in ("in_cron", "in_prune", "in_listener", "in_rescue"))
+    began = time.monotonic()
     worker = start_worker(awa=QUICK, failpoints=broken)
     worker.wait_ready(database.connection)
     handlers.fail_once.enqueue_many([{"number": number} for number in range(20)])
-    wait_until(lambda: database.states() == {"completed": 20}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 20}, message=worker.text)
     assert worker.stop() == 0
-    assert worker.text().count("failpoint in_cron") <= 2, "the log is not filled"
+    minutes = 1 + (time.monotonic() - began) // 60
+    assert worker.text().count("failpoint in_cron") <= 2 * minutes, "the log is not filled"
     observe("20 jobs failed once, were promoted by polling alone and completed; each failure logged once")
 
 
@@ -89,7 +90,7 @@ def test_errors_between_the_steps_of_a_job_lose_nothing(
     points = "after_claim=raise*1; before_handler=raise*3; before_finish=raise*2; after_finish=raise*2"
     handlers.record.using(retry=misbehaving.SOON).enqueue_many([{"number": number} for number in range(jobs)])
     worker = start_worker("--concurrency", "4", failpoints=points)
-    wait_until(lambda: database.states() == {"completed": jobs}, timeout=40, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": jobs}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("record") == list(range(jobs))
     assert database.value("SELECT count(*) FROM awa.jobs_hot WHERE cardinality(errors) = 1") == 3
@@ -106,9 +107,8 @@ def test_broken_handler_thread_ends_its_process(
     chosen.enqueue(number=1)
     # Each process breaks once: the attempts run out only after the job has completed in the end.
     worker = start_worker("--concurrency", "1", failpoints="after_handler=raise*1")
-    wait_until(lambda: "worker process" in worker.text() and "died" in worker.text(), timeout=30)
-    assert "(exit code 70)" in worker.text()
-    wait_until(lambda: database.value("SELECT max(cardinality(errors)) FROM awa.jobs") >= 1, timeout=10)
+    wait_until(lambda: "died (exit code 70)" in worker.text(), message=worker.text)
+    wait_until(lambda: database.value("SELECT max(cardinality(errors)) FROM awa.jobs") >= 1)
     error = database.value("SELECT errors[1] ->> 'error' FROM awa.jobs")
     assert error == "process died (exit code 70)"
     worker.stop()
@@ -130,12 +130,12 @@ def test_hung_housekeeping_stops_nothing_else(
         number += 1
         began = time.monotonic()
         handlers.fail_once.enqueue(number=number)
-        wait_until(partial(_has_effect, database, "fail_once", number), timeout=20, message=worker.text)
+        wait_until(partial(_has_effect, database, "fail_once", number), message=worker.text)
         slowest = max(slowest, time.monotonic() - began)
         time.sleep(0.2)
     assert "a statement took over 10 s and is cancelled" in worker.text()
     locker.rollback()
-    wait_until(lambda: "cron scheduler works again" in worker.text(), timeout=30, message=worker.text)
+    wait_until(lambda: "cron scheduler works again" in worker.text(), message=worker.text)
     assert worker.stop() == 0
     assert database.states() == {"completed": number}
     observe(
@@ -153,7 +153,7 @@ def test_no_connection_is_inherited(database: Database, start_worker: StartWorke
     worker = start_worker("--processes", "2")
     worker.wait_ready(database.connection, children=2)
     handlers.record.enqueue_many([{"number": number} for number in range(50)])
-    wait_until(lambda: database.states() == {"completed": 50}, timeout=20, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": 50}, message=worker.text)
     children = worker.child_pids()
     (forkserver,) = {psutil.Process(child).ppid() for child in children}
     family = [worker.pid, forkserver, *children]
@@ -216,7 +216,7 @@ def _run_hundred(database: Database, worker: WorkerProcess) -> None:
     handlers.record.using(retry=misbehaving.SOON).enqueue_many([{"number": n} for n in range(50)])
     asynchronous = handlers.record_async.using(retry=misbehaving.SOON)
     asynchronous.enqueue_many([{"number": number} for number in range(50)])
-    wait_until(lambda: database.states() == {"completed": done}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": done}, message=worker.text)
 
 
 def _terminate_others(database: Database) -> None:
@@ -247,7 +247,7 @@ def test_nothing_leaks_over_thousands_of_jobs(
     assert worker.stop() == 0
     for name, value in before.items():
         # One connection may just be opened anew; memory has its own rhythm.
-        allowance = value * 0.15 if name.endswith("MB") else 2
+        allowance = value * 0.25 if name.endswith("MB") else 2
         assert after[name] <= value + allowance, (before, after)
     told = ", ".join(f"{name} {before[name]:.0f} -> {after[name]:.0f}" for name in before)
     observe(f"after {batch:,} and after {batch * (rounds + 1):,} jobs: {told}")
@@ -261,18 +261,16 @@ def _mixed_load(database: Database, worker: WorkerProcess, count: int) -> None:
     handlers.fail_for_good.enqueue_many([{} for _ in range(count // 20)])
     handlers.snooze_once.enqueue_many([{} for _ in range(count // 50)])
     handlers.overdue_async.enqueue_many([{} for _ in range(count // 50)])
-    cancelled = [handlers.until_cancelled_async.enqueue().id for _ in range(8)]
     wait_until(
-        lambda: (
-            set(database.states()) <= {"completed", "failed", "cancelled", "running"}
-            and database.states().get("running") == len(cancelled)
-        ),
+        lambda: database.states().keys() <= {"completed", "failed", "cancelled"},
         timeout=60 + count / 40,
         message=lambda: str(database.states()),
     )
+    cancelled = [handlers.until_cancelled_async.enqueue().id for _ in range(8)]
+    wait_until(lambda: database.states().get("running") == len(cancelled), message=worker.text)
     operations.cancel(cancelled)
-    wait_until(lambda: "running" not in database.states(), timeout=20)
-    wait_until(lambda: _held(database) == 0, timeout=20, message=worker.text)
+    wait_until(lambda: "running" not in database.states())
+    wait_until(lambda: _held(database) == 0, message=worker.text)
 
 
 def _held(database: Database) -> int:
@@ -292,6 +290,7 @@ def _vitals(database: Database, worker: WorkerProcess) -> dict[str, float]:
         found[f"{name} descriptors"] = process.num_fds()
         found[f"{name} MB"] = process.memory_info().rss / 2**20
     found["sessions"] = database.value(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND backend_type = 'client backend'"
     )
     return found

@@ -22,7 +22,7 @@ from tests.worker.conftest import AtWill
 from tests.worker_fixtures import Database, StartWorker
 
 IMPORTS = ["tests.handlers", "tests.value_jobs"]
-FAST = {"HEARTBEAT_INTERVAL": 0.5, "STALE_AFTER": 2, "SWEEP_INTERVAL": 0.5, "IMPORTS": IMPORTS}
+FAST = {"HEARTBEAT_INTERVAL": 0.5, "SWEEP_INTERVAL": 0.5, "IMPORTS": IMPORTS}
 EXITS = {
     "an exception": handlers.always_fail.enqueue,
     "RetryAfter": handlers.retry_after.enqueue,
@@ -44,11 +44,11 @@ def test_every_exit_at_the_last_attempt_fails_the_job(
         "UPDATE awa.jobs_hot SET heartbeat_at = now() - interval '1 hour' WHERE state = 'running'"
     )
     worker = start_worker(awa=FAST)
-    wait_until(lambda: database.states() == {"failed": 4}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"failed": 4}, message=worker.text)
     ids["a dead child"] = handlers.kill_own_process.using(max_attempts=1).enqueue().id
-    wait_until(lambda: database.states() == {"failed": 5}, timeout=30, message=worker.text)
+    wait_until(lambda: database.states() == {"failed": 5}, message=worker.text)
     ids["the deadline, stubborn"] = handlers.overdue_stubborn.enqueue(seconds=60).id
-    wait_until(lambda: database.states() == {"failed": 6}, timeout=60, message=worker.text)
+    wait_until(lambda: database.states() == {"failed": 6}, message=worker.text)
     outcomes = {}
     for name, job_id in ids.items():
         job = database.job(job_id)
@@ -204,7 +204,7 @@ def test_jobs_of_queues_with_long_and_odd_names_run(
             "INSERT INTO awa.jobs (kind, queue, args) VALUES (%s, %s, %s)",
             [handlers.record.handler.kind, name, json.dumps({"number": number})],
         )
-    wait_until(lambda: database.effects("record") == [0, 0, 1, 1, 2, 2], timeout=30, message=worker.text)
+    wait_until(lambda: database.effects("record") == [0, 0, 1, 1, 2, 2], message=worker.text)
     assert worker.stop() == 0
     observe("enqueued by Python and by SQL, woken and run")
 
@@ -220,7 +220,7 @@ def test_what_handlers_report_is_cleaned_and_the_job_ends(
     reports = {what: value_jobs.report.enqueue(what=what).id for what in value_jobs.ODD}
     model = value_jobs.give_model.enqueue().id
     too_large = value_jobs.give_megabytes.enqueue(count=80).id
-    assert start_worker("--drain", awa=FAST).wait() == 0
+    assert start_worker("--drain", awa=FAST).wait(100) == 0
     states = {what: database.job(job_id)["state"] for what, job_id in reports.items()}
     assert set(states.values()) <= {"completed", "failed"}, states
     assert database.job(model)["state"] == "completed"
@@ -276,7 +276,7 @@ def test_rows_that_cannot_be_decoded_fail_alone(
     assert listed.status_code == 200
     for name, job_id in bad.items():
         assert admin_client.get(f"/admin/awa/hotjob/{job_id}/change/").status_code == 200, name
-    assert start_worker("--drain", "--concurrency", "20", awa=FAST).wait(60) == 0
+    assert start_worker("--drain", "--concurrency", "20", awa=FAST).wait(100) == 0
     assert database.effects("record") == list(range(500))
     assert database.effects("measure") == []
     attempts = database.value(
@@ -307,7 +307,8 @@ def test_kind_of_another_worker_waits_for_it(
     old.wait_ready(database.connection)
     flagged = "SELECT count(*) FROM awa.jobs WHERE metadata ? 'awa:unknown_kind'"
     # Not all of them: a worker that has met the kind claims it no more for a while.
-    wait_until(lambda: database.value(flagged) > 0, timeout=30, message=old.text)
+    wait_until(lambda: database.value(flagged) > 0, message=old.text)
+    wait_until(lambda: "no handler for kind" in old.text(), message=old.text)
     assert old.text().count("no handler for kind") == 1
     assert database.value("SELECT max(attempt) FROM awa.scheduled_jobs") in (0, None)
     new = start_worker(awa=FAST)
@@ -319,7 +320,7 @@ def test_kind_of_another_worker_waits_for_it(
         database.connection.execute("UPDATE awa.scheduled_jobs SET run_at = now()")
         return database.states() == {"completed": 11}
 
-    wait_until(all_run, timeout=30, message=new.text)
+    wait_until(all_run, message=new.text)
     assert old.stop() == new.stop() == 0
     jobs = [database.job(job_id) for job_id in ids]
     assert {job["attempt"] for job in jobs} == {1}
@@ -337,11 +338,13 @@ def test_snoozes_at_the_edges(database: Database, start_worker: StartWorker, obs
     after = value_jobs.retry_after.enqueue(delay=-5).id
     record = handlers.record.enqueue(number=1).id
     worker = start_worker(awa=FAST)
-    wait_until(lambda: database.job(record)["state"] == "completed", timeout=30, message=worker.text)
-    seconds = 4.0
-    before = database.job(forever)["run_lease"]
-    time.sleep(seconds)
-    rate = (database.job(forever)["run_lease"] - before) / seconds
+    wait_until(lambda: database.job(record)["state"] == "completed", message=worker.text)
+    ended = "SELECT count(*) FROM awa.jobs WHERE id = ANY (%s) AND state = 'failed'"
+    wait_until(lambda: database.value(ended, [*wrong, after]) == 4, message=worker.text)
+    before, began = database.job(forever)["run_lease"], time.monotonic()
+    time.sleep(2.0)
+    rate = (database.job(forever)["run_lease"] - before) / (time.monotonic() - began)
+    wait_until(lambda: database.job(forever)["run_lease"] > 1, message=worker.text)
     assert worker.stop() == 0
     job = database.job(forever)
     assert job["state"] in ("scheduled", "available")
