@@ -192,7 +192,11 @@ class Stepper:
         """Wait until the session is at its next step; False if it waits for the other one's lock."""
         session = self._sessions[name]
         while not session.gate.has_stopped(LOOK_AFTER):
-            row = self._observer.execute("SELECT cardinality(pg_blocking_pids(%s))", [session.pid]).fetchone()
-            if row is not None and row[0] and session.gate.state == "working":
+            # By the other one, and not by a vacuum that passes.
+            row = self._observer.execute(
+                "SELECT pg_blocking_pids(%s) && %s::integer[]",
+                [session.pid, [other.pid for other in self._sessions.values()]],
+            ).fetchone()
+            if row == (True,) and session.gate.state == "working":
                 return False
         return True

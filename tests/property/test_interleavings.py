@@ -335,7 +335,7 @@ def explore(
 @pytest.mark.parametrize("state", FITTING)
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.usefixtures("clean_queue")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_pairs_of_operations_end_as_in_a_serial_order(
     state: str, stepper: Stepper, connect: Connect, observe: Observe
 ) -> None:
