@@ -206,7 +206,7 @@ def _fork_and(act: str) -> None:
     if pid == 0:
         _ACTS[act]()
         raise _ReturnedInChild  # out of the handler, into the worker's own code
-    give_up_at = time.monotonic() + 10
+    give_up_at = time.monotonic() + 30
     while os.waitpid(pid, os.WNOHANG) == (0, 0):
         if time.monotonic() > give_up_at:
             os.kill(pid, signal.SIGKILL)
@@ -238,7 +238,7 @@ def _end_process() -> None:
         process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
         process.start()
         process.terminate()
-        process.join(10)
+        process.join(30)
         assert process.exitcode == -signal.SIGTERM, process.exitcode
 
 
