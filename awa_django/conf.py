@@ -77,6 +77,8 @@ class AwaSettings:
     listen_url: str | None = None
     max_args_bytes: int = MEBIBYTE
     imports: tuple[str, ...] = ()
+    # Modules of installed apps that are not imported for their name: another queue's tasks.
+    skip_imports: tuple[str, ...] = ()
     periodic: Mapping[str, PeriodicSetting] = field(default_factory=dict)
     # Parts of key names, in lower case, whose values the admin and the commands mask.
     redact: tuple[str, ...] = ("password", "passwd", "secret", "token", "api_key", "authorization")
@@ -258,6 +260,7 @@ _READERS: dict[str, Callable[[object, str], object]] = {
     "LISTEN_URL": _optional_text,
     "MAX_ARGS_BYTES": partial(_whole, least=2, most=LARGEST_ARGS),
     "IMPORTS": _names,
+    "SKIP_IMPORTS": _names,
     "PERIODIC": _periodic,
     "REDACT": _names,
     "ADMIN_STATEMENT_TIMEOUT": _optional_duration,

@@ -322,22 +322,26 @@ def _from_settings(entry: PeriodicSetting) -> PeriodicJob:
 
 
 def discover() -> list[ModuleType]:
-    """Import the ``tasks`` and ``jobs`` modules of the installed apps, and ``AWA["IMPORTS"]``; all of them.
+    """Import the ``tasks`` and ``jobs`` modules of the installed apps, and ``AWA["IMPORTS"]``; all of them,
+    but for ``AWA["SKIP_IMPORTS"]``.
 
     Raises: ConfigurationError naming the module that cannot be imported, and why.
     """
+    settings = get_settings()
     paths = [
-        f"{config.name}.{name}"
+        path
         for config in apps.get_app_configs()
         for name in MODULES
-        if module_has_submodule(config.module, name)
+        if (path := f"{config.name}.{name}") not in settings.skip_imports
+        and module_has_submodule(config.module, name)
     ]
     modules = []
-    for path in (*paths, *get_settings().imports):
+    for path in (*paths, *settings.imports):
         try:
             modules.append(import_module(path))
         except ConfigurationError:
             raise
         except Exception as exc:
-            raise ConfigurationError(f"cannot import {path}, which may declare jobs: {exc!r}") from exc
+            hint = "; AWA['SKIP_IMPORTS'] leaves out one of another queue" if path in paths else ""
+            raise ConfigurationError(f"cannot import {path}, which may declare jobs: {exc!r}{hint}") from exc
     return modules

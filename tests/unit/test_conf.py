@@ -51,6 +51,7 @@ def test_every_attribute_is_a_key(settings: Any) -> None:
         "LISTEN_URL": "postgres://x",
         "MAX_ARGS_BYTES": 100,
         "IMPORTS": ["shop.handlers"],
+        "SKIP_IMPORTS": ["defender.tasks"],
         "REDACT": ["iban"],
         "HEALTH": "127.0.0.1:8001",
         "DRAIN_TARGET": 30,

@@ -157,6 +157,24 @@ def test_import_error_is_loud_and_names_the_module(
     assert caught.value.__cause__ is not None
 
 
+def test_tasks_of_another_queue_are_left_out_when_asked(
+    settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed app may have tasks of Celery, where there is no Celery."""
+    app = tmp_path / "awa_guest_here"
+    app.mkdir()
+    (app / "__init__.py").touch()
+    (app / "tasks.py").write_text("import celery_is_not_here")
+    (app / "jobs.py").write_text("LOADED = True")
+    monkeypatch.syspath_prepend(tmp_path)
+    installed = [*settings.INSTALLED_APPS, "awa_guest_here"]
+    with pytest.raises(ConfigurationError, match=r"awa_guest_here\.tasks.*celery_is_not.*SKIP_IMPORTS"):
+        settings.INSTALLED_APPS = installed
+    settings.AWA = {"SKIP_IMPORTS": ["awa_guest_here.tasks"]}
+    settings.INSTALLED_APPS = installed
+    assert sys.modules.pop("awa_guest_here.jobs").LOADED
+
+
 def test_discover_imports_tasks_and_jobs_of_an_installed_app(
     settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
