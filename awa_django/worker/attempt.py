@@ -33,6 +33,9 @@ from awa_django.worker.middleware import Surrounded
 
 logger = get_logger(__name__)
 
+# The clock of a run with a timeout goes from its start, so what comes before its handler must be short.
+PREPARE_WITHIN = 2.0
+
 _UNBEGUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
 
@@ -114,11 +117,9 @@ async def run_attempt_async(
     arguments: dict[str, object] | None = None
     outcome: Outcome
     try:
-        if prepare is not None:
-            await prepare()
         args = job.args
-        if args is None:
-            args = await sync_to_async(_read_args)(job)
+        if prepare is not None or args is None:
+            args = await _prepared(job, prepare, None if seconds is None else PREPARE_WITHIN)
         settings = get_settings()
         surrounded = Surrounded(handler) if settings.middleware or settings.carry else handler
         if handler.takes_context or surrounded is not handler:
@@ -261,6 +262,30 @@ class _EndsAs(Exception):
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
+
+
+async def _prepared(
+    job: ClaimedJob, prepare: Callable[[], Awaitable[None]] | None, seconds: float | None
+) -> str:
+    """Its arguments, after what has to be done before, on the one thread that async handlers share.
+
+    That another one keeps the thread busy for so long is no fault of the job.
+    """
+    patience = asyncio.timeout(seconds)
+    try:
+        async with patience:
+            if prepare is not None:
+                await prepare()
+            return await sync_to_async(_read_args)(job) if job.args is None else job.args
+    except TimeoutError as exc:
+        if not patience.expired():
+            raise
+        logger.warning(
+            "job %s: another one keeps the thread of async handlers' sync_to_async busy, it is put back",
+            job.id,
+            extra={"job_id": job.id, "run_lease": job.run_lease, "kind": job.kind},
+        )
+        raise _EndsAs(verdict.postponed(job)) from exc
 
 
 def _read_args(job: ClaimedJob) -> str:
