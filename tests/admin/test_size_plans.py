@@ -167,9 +167,18 @@ def test_at_most_eight_statements_however_many_rows(name: str, query: str, login
     key = bytes(16)
 
     def add(number: int) -> None:
-        for n in range(number):
-            insert_job("failed" if n % 2 else "available", queue="q", kind="k", tags=["a"])
-            insert_job("scheduled", queue="q", kind="k", tags=["a"])
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO awa.jobs_hot (kind, queue, tags, state, finalized_at) "
+                "SELECT 'k', 'q', '{a}', state::awa.job_state, CASE state WHEN 'failed' THEN now() END "
+                "FROM generate_series(1, %s), unnest(ARRAY['available', 'failed']) AS state",
+                [number // 2],
+            )
+            cursor.execute(
+                "INSERT INTO awa.scheduled_jobs (kind, queue, tags, run_at) "
+                "SELECT 'k', 'q', '{a}', now() + interval '1 hour' FROM generate_series(1, %s)",
+                [number],
+            )
 
     insert_job(unique_key=key, unique_states="11111111")
     insert_job("scheduled", unique_key=bytes([1] * 16), unique_states="11111111")
