@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from awa_django import Unique, enqueue_many
+from awa_django import Unique, enqueue_many, operations
 from tests import handlers
 from tests.waiting import wait_until
 from tests.worker_fixtures import Database, StartWorker
@@ -36,6 +36,9 @@ def test_mixed_load_runs_each_job_once(database: Database, start_worker: StartWo
     of_plain, of_deferred, of_unique, of_failing = (
         numbers(count) for count in (plain, deferred, unique, failing)
     )
+    # So that each child is there when the work begins, however late one comes.
+    operations.pause_queue("default")
+    workers = [start_worker("--processes", "2") for _ in range(2)]
     enqueue_many([handlers.record.item(number=number) for number in of_plain])
     enqueue_many([later.item(number=number) for number in of_deferred])
     answers = enqueue_many([once.item(number=number) for number in of_unique for _ in range(2)])
@@ -46,7 +49,9 @@ def test_mixed_load_runs_each_job_once(database: Database, start_worker: StartWo
         second.holder_id == first.id for first, second in zip(answers[::2], answers[1::2], strict=True)
     )
 
-    workers = [start_worker("--processes", "2") for _ in range(2)]
+    for worker in workers:
+        worker.wait_ready(database.connection, children=4)
+    operations.resume_queue("default")
     wait_until(
         lambda: database.states() == {"completed": total},
         timeout=60 + total / 1_000,
