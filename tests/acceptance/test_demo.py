@@ -24,22 +24,23 @@ pytestmark = [
     pytest.mark.acceptance,
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("clean_queue"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
 ]
 
 
 def demo(env: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "manage.py", "demo", *arguments]
-    return subprocess.run(command, cwd=PROJECT_DIR, env=env, capture_output=True, text=True, timeout=150)
+    return subprocess.run(command, cwd=PROJECT_DIR, env=env, capture_output=True, text=True, timeout=180)
 
 
 def test_demo_accounts_for_every_job_and_may_be_run_again(worker_env: dict[str, str]) -> None:
     env = {**worker_env, "COLUMNS": "80"}
     for _ in range(2):
-        done = demo(env, "--orders", "200")
+        done = demo(env, "--orders", "200", "--timeout", "150")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "each as designed" in done.stdout
-    states = set(Job.objects.values_list("state", flat=True))
+    # The periodic job apart: one may have come in while the worker stopped.
+    states = set(Job.objects.exclude(kind="shop.count_orders").values_list("state", flat=True))
     assert states == {JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.SCHEDULED}
     assert Job.objects.filter(kind="shop.count_orders", state="completed").exists()
     assert not RuntimeInstance.objects.exists()
@@ -93,11 +94,11 @@ def test_demo_web_serves_the_shop_and_the_admin_until_it_is_stopped(worker_env: 
             assert "Place order" in page
             dashboard = login(f"http://127.0.0.1:{port}/admin/login/", next_page="/admin/awa/dashboard/")
             assert "Ended per minute" in dashboard
-            wait_until(lambda: Job.objects.filter(state="completed").count() > 20, timeout=30)
-            wait_until(lambda: Order.objects.count() > 20, timeout=30)  # visitors order too
+            wait_until(lambda: Job.objects.filter(state="completed").count() > 20)
+            wait_until(lambda: Order.objects.count() > 20)  # visitors order too
         finally:
             process.send_signal(signal.SIGINT)
-            code = process.wait(60)
+            code = process.wait(150)
             reader.join()
     assert code == 0, "".join(output)
     assert "/admin/awa/dashboard/" in "".join(output)
@@ -130,7 +131,7 @@ def fetch(url: str) -> str:
 def login(url: str, *, next_page: str) -> str:
     """The page behind Django's login form, as the demo user."""
     opener: Any = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    form = opener.open(url, timeout=10).read().decode()
+    form = opener.open(url, timeout=60).read().decode()
     token = form.split('name="csrfmiddlewaretoken" value="')[1].split('"')[0]
     fields = f"csrfmiddlewaretoken={token}&username=demo&password=demo&next={next_page}"
-    return str(opener.open(url, data=fields.encode(), timeout=10).read().decode())
+    return str(opener.open(url, data=fields.encode(), timeout=60).read().decode())
