@@ -176,6 +176,9 @@ def test_get_refuses_a_job_of_another_kind() -> None:
     assert caught.value.job_id == answer.id
     with pytest.raises(JobNotFound):
         receipt.get(2**62)
+    with pytest.raises(JobNotFound):  # which no bigint is: the transaction goes on
+        receipt.get(2**63)
+    assert receipt.enqueue(1).created
 
 
 def test_get_reads_result_errors_and_progress() -> None:

@@ -36,6 +36,9 @@ class _Unset:
     def __repr__(self) -> str:
         return "UNSET"
 
+    def __reduce__(self) -> str:
+        return "UNSET"  # there is but one
+
 
 UNSET: Final = _Unset()
 

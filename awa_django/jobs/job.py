@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, Unpack, cast
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import markcoroutinefunction, sync_to_async
 
 from awa_django import operations
 from awa_django.context import JobContext
@@ -56,6 +56,14 @@ class Job(Generic[P, R]):
         update_wrapper(cast("Callable[..., object]", self), handler.function)
         self.handler = handler
         self.options = options or Options()
+        if handler.is_async:  # so that ``async_to_sync(job)`` and the like see what a call answers
+            markcoroutinefunction(cast("Callable[..., object]", self))
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """By its name, as the function is pickled whose place it took."""
+        if self.handler.declared_as is self:
+            return self.__qualname__
+        return _with_options, (self.handler.declared_as, self.options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return cast("R", self.handler.function(*args, **kwargs))
@@ -131,6 +139,10 @@ class Job(Generic[P, R]):
     async def aget(self, job_id: int) -> JobSnapshot:
         """``get`` for async code."""
         return await sync_to_async(self.get, thread_sensitive=True)(job_id)
+
+
+def _with_options(declared: Job[P, R], options: Options) -> Job[P, R]:
+    return type(declared)(declared.handler, options)
 
 
 class ContextJob(Job[P, R]):

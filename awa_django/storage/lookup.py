@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.rows import LARGEST_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +35,7 @@ class StoredJob:
 
 def find_job(connection: Connection, job_id: int) -> StoredJob | None:
     """The job as it is now; None when there is none with this id."""
+    if not 0 < int(job_id) <= LARGEST_ID:  # the database would refuse the number, and end a transaction
+        return None
     rows = fetch(connection, "find_job", job_id=job_id)
     return StoredJob(*rows[0]) if rows else None
