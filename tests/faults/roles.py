@@ -166,7 +166,7 @@ def drain_as_worker(installed: Installed, become: Become, tmp_path: Path, role: 
     )
     try:
         with installed.session() as session:
-            wait_until(lambda: session.execute(done).fetchone() == (True,), timeout=60, message=worker.text)
+            wait_until(lambda: session.execute(done).fetchone() == (True,), message=worker.text)
         assert worker.stop() == 0
     finally:
         worker.end()

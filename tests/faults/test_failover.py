@@ -65,9 +65,9 @@ def test_failover_loses_nothing_acknowledged(
     worker = start_worker_at(env["DATABASE_URL"], env=env, awa=SOON)
     producer = Producer({**worker_env, **env}, tmp_path / "producer.log")
     try:
-        wait_until(lambda: len(producer.acknowledged()) > 100, timeout=30, message=worker.text)
+        wait_until(lambda: len(producer.acknowledged()) > 100, message=worker.text)
         with primary.connect() as connection:
-            wait_until(lambda: len(Database(connection).effects("record")) > 50, timeout=20)
+            wait_until(lambda: len(Database(connection).effects("record")) > 50)
         primary.stop(signal.SIGKILL)
         before = len(producer.acknowledged())
         time.sleep(1.0)  # everybody finds only the read-only standby
@@ -76,11 +76,11 @@ def test_failover_loses_nothing_acknowledged(
         with standby.connect() as connection:
             database = Database(connection)
             seen = set(database.effects("record"))
-            wait_until(lambda: set(database.effects("record")) - seen, timeout=30, message=worker.text)
+            wait_until(lambda: set(database.effects("record")) - seen, message=worker.text)
             took = time.monotonic() - promoted_at
-            wait_until(lambda: len(producer.acknowledged()) > before + 100, timeout=30)
+            wait_until(lambda: len(producer.acknowledged()) > before + 100)
             acknowledged = producer.stop()
-            wait_until(lambda: set(database.states()) == {"completed"}, timeout=30, message=worker.text)
+            wait_until(lambda: set(database.states()) == {"completed"}, message=worker.text)
             assert worker.stop() == 0
             done = database.effects("record")
             assert set(acknowledged) <= set(done)
@@ -123,13 +123,13 @@ def test_worker_waits_for_the_promotion(
         proxy.lead_to(standby.url)
         before = len(worker.text().splitlines())
         tried = proxy.accepted.total()
-        wait_until(lambda: proxy.accepted.total() > tried + 10, timeout=20, message=worker.text)
+        wait_until(lambda: proxy.accepted.total() > tried + 10, message=worker.text)
         standby.promote()
         promoted_at = time.monotonic()
         with standby.connect() as connection:
             database = Database(connection)
             enqueue(connection, 1)
-            wait_until(lambda: database.effects("record") == [1], timeout=30, message=worker.text)
+            wait_until(lambda: database.effects("record") == [1], message=worker.text)
             took = time.monotonic() - promoted_at
             wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
             assert database.value("SELECT cardinality(errors) FROM awa.jobs") == 0

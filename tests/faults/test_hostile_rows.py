@@ -150,8 +150,8 @@ def test_nothing_that_is_stored_is_imported_or_called(
     )
     worker = start_worker()
     put_back = "SELECT count(*) FROM awa.jobs WHERE metadata ? 'awa:unknown_kind'"
-    wait_until(lambda: database.value(put_back) == len(kinds), timeout=30, message=worker.text)
-    wait_until(lambda: database.job(known)["state"] == "completed", timeout=30, message=worker.text)
+    wait_until(lambda: database.value(put_back) == len(kinds), message=worker.text)
+    wait_until(lambda: database.job(known)["state"] == "completed", message=worker.text)
     assert database.job(known)["result"] == [objects, pickled]
     assert worker.stop() == 0
     assert not canary.exists()

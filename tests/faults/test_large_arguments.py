@@ -75,13 +75,13 @@ def test_many_large_rows_take_little_memory(
     text %= megabytes
     worker = start_worker("--concurrency", "500", "--threads", "4", awa={"IMPORTS": IMPORTS})
     handlers.record.enqueue(number=0)
-    wait_until(lambda: database.effects("record") == [0], timeout=30, message=worker.text)
+    wait_until(lambda: database.effects("record") == [0], message=worker.text)
     before = peak_megabytes(worker)
     insert(database, value_jobs.measure.handler.kind, range(count), text)
     wait_until(lambda: database.states() == {"completed": count + 1}, timeout=500, message=worker.text)
     grew = peak_megabytes(worker) - before
     insert(database, value_jobs.measure_async.handler.kind, range(count, count + 8), text)
-    wait_until(lambda: database.states() == {"completed": count + 9}, timeout=60, message=worker.text)
+    wait_until(lambda: database.states() == {"completed": count + 9}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("measure") == list(range(count + 8))
     assert database.value("SELECT max(attempt) FROM awa.jobs_hot") == 1

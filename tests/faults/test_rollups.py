@@ -32,10 +32,10 @@ def test_rollups_equal_the_rows(
         handlers.always_fail.enqueue()
     killed = tmp_path / "killed"
     workers = [start_worker("--concurrency", "4", failpoints=f"{point}=kill@{killed}")]
-    wait_until(killed.exists, timeout=30, message=workers[0].text)
+    wait_until(killed.exists, message=workers[0].text)
     workers.append(start_worker("--concurrency", "4"))
     said = lambda: "\n".join(worker.text() for worker in workers)  # noqa: E731
-    wait_until(lambda: database.states() == {"completed": 340, "failed": 5}, timeout=60, message=said)
+    wait_until(lambda: database.states() == {"completed": 340, "failed": 5}, message=said)
 
     # What a rescue retried is in the rows' errors, as is what a handler's own failure did.
     retried = database.value("SELECT sum(cardinality(errors))::int FROM awa.jobs_hot") - 5
@@ -55,7 +55,7 @@ def test_rollups_equal_the_rows(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name LIKE 'awa%%' AND datname = current_database()"
     )
-    wait_until(lambda: sums("awa.queue_stats") == truth, timeout=60, message=said)
+    wait_until(lambda: sums("awa.queue_stats") == truth, message=said)
     assert sums("awa.queue_stats_deltas") == (0, 0, 0)
     assert sums("awa.queue_totals") == truth
     for histogram in ("wait_histogram", "run_histogram"):
