@@ -58,11 +58,15 @@ class LoopRunner:
             self._ensure_loop().call_soon_threadsafe(self._spawn, batch)
 
     def cancel_marked(self) -> None:
-        """Pass the supervisor's cancel marks on to the handlers."""
+        """Pass the supervisor's cancel marks on to the handlers; give back what a handler cancelled."""
         for held, task in list(self._tasks.values()):
-            if held.is_told_to_stop or self._loop is None:
+            if self._loop is None:
+                continue
+            if task.done():
+                self._loop.call_soon_threadsafe(self._give_back_unbegun, held)
+            elif held.is_told_to_stop:
                 continue  # once: its cleaning up must not be cancelled too
-            if self._slots.is_cancelled(held.slot, held.attempt):
+            elif self._slots.is_cancelled(held.slot, held.attempt):
                 held.is_told_to_stop = True
                 self._loop.call_soon_threadsafe(task.cancel)
 
@@ -101,6 +105,15 @@ class LoopRunner:
             # In a context of its own: who spawns it may be in that of the handler that ended before.
             task = self._loop.create_task(self._run(held), context=Context())
             self._tasks[held.slot] = held, task
+
+    def _give_back_unbegun(self, held: HeldJob) -> None:
+        """Its task is done, and its end was never told: it was cancelled before its first step, by a handler
+        that cancels all tasks of the loop."""
+        spawned, _ = self._tasks.get(held.slot, (None, None))
+        if spawned is held:
+            del self._tasks[held.slot]
+            held.started_at = time.monotonic()
+            self._on_ended(held, Release(held.attempt))
 
     async def _run(self, held: HeldJob) -> None:
         try:
