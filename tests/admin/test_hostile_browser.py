@@ -73,8 +73,8 @@ def test_no_text_runs_or_becomes_an_element(in_browser: Run) -> None:
             texts = HOSTILE[first : first + AT_ONCE]
             page.evaluate(PAUSE, [reverse("admin:awa_queuemeta_pause"), texts])
             page.goto(queues)
-            assert page.locator(".messagelist li").count() == len(texts)
-            if page.evaluate(TOUCH) != [0, 0]:
+            is_harmless = page.evaluate(TOUCH) == [0, 0]
+            if not is_harmless or page.locator(".messagelist li").count() != len(texts):
                 problems.append(f"paused {texts}")
 
     in_browser(script)
