@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -173,8 +174,9 @@ def _run(job: ClaimedJob) -> Run:
     if outcome is None:
         with _savepoints():
             if handler.is_async:
-                outcome = async_to_sync(run_attempt_async)(
-                    job, handler, worker=WORKER, report=reported.update
+                # In a copy of the context: asgiref brings back what is set in one.
+                outcome = copy_context().run(
+                    async_to_sync(run_attempt_async), job, handler, worker=WORKER, report=reported.update
                 )
             else:
                 outcome = run_attempt(job, handler, worker=WORKER, report=reported.update)

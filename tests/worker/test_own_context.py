@@ -19,6 +19,7 @@ from awa_django.codec import JSON
 from awa_django.jobs import job
 from awa_django.jobs.job import Job
 from awa_django.storage.rows import ClaimedJob, Completion, Deferral, Outcome
+from awa_django.testing import drain, inline
 from awa_django.worker.attempt import run_attempt, run_attempt_async
 from tests.worker.test_executor import Bench, make_bench
 
@@ -31,7 +32,7 @@ def leave_marks() -> None:
     translation.activate("de")
     timezone.activate("Asia/Tokyo")
     tenant.set("acme")
-    decimal.getcontext().prec = 3
+    decimal.setcontext(decimal.Context(prec=3))
 
 
 def marks() -> list[JSON]:
@@ -67,6 +68,24 @@ def test_what_a_handler_sets_is_not_there_for_the_next_one(
     bench.let_go(3)
     assert seen[0] == seen[1] == seen[2]
     assert seen[0][2] == "nobody"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_a_handler_sets_is_not_there_for_who_runs_it_inline(is_async: bool) -> None:
+    def mark() -> None:
+        leave_marks()
+
+    async def mark_async() -> None:
+        leave_marks()
+
+    before = marks()
+    declared = job(kind="t.mark")(mark_async if is_async else mark)
+    with inline():
+        declared.enqueue()
+    declared.enqueue()
+    assert [run.outcome for run in drain()] == ["completed"]
+    assert marks() == before
 
 
 def test_jobs_of_a_thread_share_its_caches(make_bench: Callable[..., Bench]) -> None:
