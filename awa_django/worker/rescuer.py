@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -19,6 +20,9 @@ from awa_django.worker.settle import Settlement, settle
 logger = get_logger(__name__)
 
 BATCH = 500
+# Seconds for heartbeats to come first, when the jobs were out of reach: longer than any loop's wait after an
+# error, which is how late a worker notices that they are back.
+GRACE = 5.0
 
 
 class Rescuer(Duty):
@@ -34,17 +38,30 @@ class Rescuer(Duty):
         super().__init__(session, leader)
         self._stale_after = stale_after
         self._worker = worker
+        self._grace = min(GRACE, stale_after.total_seconds() / 2)
+        self._looked_at = time.monotonic()
+        self._has_waited = False
 
     def perform(self) -> float | None:
         while self.is_leading:
             with self.session.use() as connection, transaction(connection):
                 runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
+                if self._was_out_of_reach():
+                    return self._grace
                 failpoints.hit("in_rescue")
                 settlement = end_lost_runs(connection, runs, worker=self._worker)
             self.superseded_count += len(settlement.superseded)
             if len(runs) < BATCH or not settlement.done:
                 break
         return None
+
+    def _was_out_of_reach(self) -> bool:
+        """Whether the jobs may have been (an outage, a table that was locked) since the last look: then all
+        that ran is silent, and those who live have to be able to say so before they are judged."""
+        before, self._looked_at = self._looked_at, time.monotonic()
+        is_late = self._looked_at - before > max(self.interval.total_seconds(), self._grace) + self._grace
+        self._has_waited = is_late and not self._has_waited  # once: a slow machine is no outage
+        return self._has_waited
 
 
 def end_lost_runs(
