@@ -16,7 +16,7 @@ from django.db import Error, connections
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from tests.param_ids import UNLIKE
+from tests.param_ids import is_unlike
 
 pytest_plugins = [
     "tests.fault_report",
@@ -48,7 +48,8 @@ Connect = Callable[..., psycopg.Connection[Any]]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have the test database made for the tests that only ask for its URL."""
     for item in items:
-        if UNLIKE.search(item.nodeid):
+        callspec = getattr(item, "callspec", None)
+        if is_unlike(item.nodeid, callspec.params.values() if callspec else ()):
             raise pytest.UsageError(f"{item.nodeid} is named otherwise in each process: use tests.param_ids")
         names = set(getattr(item, "fixturenames", ()))
         marked = item.get_closest_marker("django_db") or names & {"db", "transactional_db"}

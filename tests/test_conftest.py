@@ -13,12 +13,23 @@ from django.core.management import call_command
 from django.db import connection
 
 from tests.conftest import PROJECT_DIR, Connect, empty_queue_tables
+from tests.param_ids import is_unlike, named
 
 
 def count_jobs() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM awa.jobs_hot")
         return int(cursor.fetchone()[0])
+
+
+def test_names_that_differ_by_process_are_found() -> None:
+    """pytest-xdist refuses to run at all when two of its processes disagree on a name."""
+    members, address = {"a", "b", None}, object()
+    for name in (f"test[{members}]", f"test[{address}]", "test[1:1vPq2a:" + "x" * 43 + "]"):
+        assert is_unlike(name, [members, address])
+    assert named(members) == "{'a', 'b', None}"
+    for value in (members, address, {1}, frozenset("ab")):
+        assert not is_unlike(f"test[{named(value)}]", [value])
 
 
 @pytest.mark.parametrize("turn", [1, 2])

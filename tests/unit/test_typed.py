@@ -16,6 +16,7 @@ import pytest
 
 from awa_django.codec import ArgsEncoder, decode_args, encode_result
 from awa_django.errors import InvalidJob
+from tests.param_ids import named
 
 
 def encode(value: object, hint: object) -> str:
@@ -132,7 +133,7 @@ def test_annotation_may_be_a_class_of_which_every_datetime_is_an_instance() -> N
         ({UUID(int=7)}, set[str], r"\[0\] is UUID"),
         (datetime(1883, 1, 1, tzinfo=timezone(timedelta(minutes=19, seconds=32))), datetime, " is datetime"),
     ],
-    ids=repr,
+    ids=named,
 )
 def test_what_would_get_lost_is_refused_by_name(value: object, hint: Any, why: str) -> None:
     with pytest.raises(InvalidJob, match=f"argument 'x' of 'k'{why}"):
@@ -153,7 +154,7 @@ def test_what_would_get_lost_is_refused_by_name(value: object, hint: Any, why: s
         (datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Madrid")), datetime),
         ({1, "a", None}, set[int | str | None]),
     ],
-    ids=str,
+    ids=named,
 )
 def test_what_only_does_not_compare_equal_is_accepted(value: object, hint: Any) -> None:
     decode(encode(value, hint), hint)
