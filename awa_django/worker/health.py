@@ -7,6 +7,7 @@ hangs, or only fails grows old.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -147,6 +148,13 @@ def _handler(look: Callable[[], Health], measure: Callable[[], str]) -> type[Bas
     class Handler(BaseHTTPRequestHandler):
         timeout = 10  # a client that says nothing holds its thread no longer
 
+        def handle(self) -> None:
+            with contextlib.suppress(ConnectionError):  # a probe that did not wait for its answer
+                super().handle()
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             if self.path == "/metrics":
                 self._answer(200, CONTENT_TYPE, measure())
@@ -165,7 +173,8 @@ def _handler(look: Callable[[], Health], measure: Callable[[], str]) -> type[Bas
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base's name)
             pass  # probes come every few seconds
