@@ -19,5 +19,5 @@ def named(value: object) -> str:
 
 def is_unlike(name: str, values: Iterable[object]) -> bool:
     """Whether a test of these values may have another name in another process."""
-    sets = (value for value in values if isinstance(value, (set, frozenset)) and len(value) > 1)
+    sets = (value for value in values if isinstance(value, (set, frozenset)) and repr(value) != named(value))
     return UNLIKE.search(name) is not None or any(repr(value) in name for value in sets)

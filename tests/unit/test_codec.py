@@ -24,6 +24,7 @@ from awa_django.codec import (
     plain_json,
 )
 from awa_django.errors import InvalidJob
+from tests.param_ids import named
 
 
 class Colour(Enum):
@@ -131,7 +132,7 @@ def test_untyped_json_comes_back_as_it_went_in(value: Any) -> None:
         (User(pk=1), "is a User, which JSON does not have: pass its primary key"),
         pytest.param(object(), "is a object", id="object"),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: named(value)[:30],
 )
 @pytest.mark.fault("U35", injected="arguments with NUL, surrogates, NaN, integers beyond 64 bits, ...")
 def test_untyped_argument_is_refused_by_name(value: Any, why: str) -> None:
@@ -159,7 +160,7 @@ def test_untyped_argument_is_refused_by_name(value: Any, why: str) -> None:
         (float("nan"), float, "nan"),
         (1, int | datetime | str | date, "more than one str-like"),
     ],
-    ids=lambda value: repr(value)[:30],
+    ids=lambda value: named(value)[:30],
 )
 def test_typed_argument_that_does_not_fit_is_refused_by_name(value: Any, hint: Any, why: str) -> None:
     with pytest.raises(InvalidJob, match=f"argument 'x' of 'k'.*{why}"):
