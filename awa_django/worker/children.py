@@ -87,7 +87,10 @@ class Children:
         for at in [at for at in self._respawn_at if at <= now]:
             self._respawn_at.remove(at)
             for share in self._shares(1):
-                self._start_one(share)
+                try:
+                    self._start_one(share)
+                except (OSError, EOFError) as exc:
+                    self._start_later(exc)
         if self._options.max_jobs_per_child is not None:
             for child in self.living():
                 if child[Counter.BUDGET_SPENT] and not child[Counter.HELD] and not child.stopping:
@@ -144,8 +147,6 @@ class Children:
 
     def _start_one(self, budget: int | None) -> None:
         self._number += 1
-        if self._budget_left is not None and budget is not None:
-            self._budget_left -= budget
         child = ChildProcess(
             self._context,
             f"{self._worker}/{self._number}",
@@ -153,6 +154,8 @@ class Children:
             self._options,
             budget,
         )
+        if self._budget_left is not None and budget is not None:
+            self._budget_left -= budget
         with self._lock:
             self._living.append(child)
 
@@ -191,13 +194,25 @@ class Children:
 
     def _plan_respawn(self, child: ChildProcess) -> None:
         """A successor at once, or after a growing wait when children die young."""
-        now = time.monotonic()
-        short = not child.ended_cleanly and now - child.started_at < SHORT_LIFE
+        short = not child.ended_cleanly and time.monotonic() - child.started_at < SHORT_LIFE
         self._short_lives = self._short_lives + 1 if short else 0
-        wait = (
-            min(FIRST_RESPAWN_WAIT * 2.0 ** (self._short_lives - 1), LONGEST_RESPAWN_WAIT) if short else 0.0
-        )
-        self._respawn_at.append(now + wait)
+        self._respawn_at.append(time.monotonic() + self._respawn_wait())
+
+    def _start_later(self, exc: OSError | EOFError) -> None:
+        """The machine gave no process (a limit, no memory): those that live go on, and it is tried again.
+
+        Without the fork server: its socket may be what is gone, removed as an old temporary file.
+        """
+        self._context = multiprocessing.get_context("spawn")
+        self._short_lives += 1
+        wait = self._respawn_wait()
+        logger.error("a worker process could not be started, trying again in %.1f s: %r", wait, exc)
+        self._respawn_at.append(time.monotonic() + wait)
+
+    def _respawn_wait(self) -> float:
+        if not self._short_lives:
+            return 0.0
+        return min(FIRST_RESPAWN_WAIT * 2.0 ** min(self._short_lives - 1, 16), LONGEST_RESPAWN_WAIT)
 
 
 def _forkserver() -> BaseContext:
