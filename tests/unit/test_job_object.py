@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import pickle
 from datetime import timedelta
 
@@ -33,7 +32,7 @@ def test_job_with_options_is_pickled_with_them() -> None:
 @pytest.mark.filterwarnings("error")
 def test_job_of_an_async_function_is_known_as_one() -> None:
     assert iscoroutinefunction(record_async)
-    assert inspect.iscoroutinefunction(record_async.using(priority=1))
+    assert iscoroutinefunction(record_async.using(priority=1))
     assert not iscoroutinefunction(record)
 
     @job(kind="t.answer")

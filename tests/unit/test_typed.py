@@ -69,7 +69,7 @@ class Unequal(Line):
 def test_value_of_a_subclass_is_stored_as_what_it_is_a_kind_of(base: Any, value: Any) -> None:
     """As ``timezone.now()`` is under freezegun, and pendulum's ``now()`` everywhere."""
     made = {
-        datetime: lambda sub: sub.combine(value.date(), value.timetz()),
+        datetime: lambda sub: sub.combine(value.date(), value.timetz()).replace(fold=value.fold),
         date: lambda sub: sub(value.year, value.month, value.day),
         time: lambda sub: sub.fromisoformat(value.isoformat()),
         timedelta: lambda sub: sub(days=value.days, seconds=value.seconds, microseconds=value.microseconds),

@@ -16,20 +16,23 @@ from tests.worker_fixtures import Database, StartWorker
 
 
 @pytest.fixture
-def under_nohup() -> Iterator[None]:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def hangup(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What this process does with SIGHUP, as its own terminal or CI may have it; others inherit that."""
+    before = signal.signal(signal.SIGHUP, request.param)
     yield
     signal.signal(signal.SIGHUP, before)
 
 
-def test_nohup_is_heeded(under_nohup: None) -> None:
+@pytest.mark.parametrize("hangup", [signal.SIG_IGN], indirect=True)
+def test_nohup_is_heeded(hangup: None) -> None:
     assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
 
 
+@pytest.mark.parametrize("hangup", [signal.SIG_DFL], indirect=True)
 @pytest.mark.acceptance
 @pytest.mark.django_db(transaction=True)
 def test_hangup_of_the_whole_group_ends_what_runs_and_stops(
-    database: Database, start_worker: StartWorker, tmp_path: Path
+    hangup: None, database: Database, start_worker: StartWorker, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     job_id = handlers.until.enqueue(path=str(go)).id
