@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from django.utils.formats import number_format
+
 # timedelta ends at about 2.7 million years; beyond a century no duration here means anything.
 LONGEST = timedelta(days=36_525)
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -34,16 +36,16 @@ def as_duration(
 
 
 def spell(duration: timedelta) -> str:
-    """A duration for people, in its two largest units: ``2 h 5 min``, ``0.4 s``."""
+    """A duration for people, in its two largest units: ``2 h 5 min``, ``0.4 s`` (``0,4 s`` in German)."""
     seconds = max(duration.total_seconds(), 0.0)
     if seconds < 10:
-        return f"{seconds:.1f} s"
+        return f"{number_format(round(seconds, 1), decimal_pos=1)} s"
     rest = int(seconds)
     parts: list[str] = []
     for unit, length in _UNITS:
         count, rest = divmod(rest, length)
         if count or parts:
-            parts.append(f"{count:,} {unit}" if count else "")
+            parts.append(f"{number_format(count, force_grouping=True)} {unit}" if count else "")
         if len(parts) == 2:
             break
     return " ".join(filter(None, parts))

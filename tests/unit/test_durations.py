@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import translation
 
 from awa_django.durations import as_duration, spell
 
@@ -38,3 +39,9 @@ def test_duration_refuses_what_is_outside_its_bounds() -> None:
 )  # fmt: skip
 def test_a_duration_is_spelled_in_its_two_largest_units(seconds: float, text: str) -> None:
     assert spell(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize(("language", "texts"), [("de", ["0,4 s", "1.234 d"]), ("en", ["0.4 s", "1,234 d"])])
+def test_a_spelled_duration_has_the_numbers_of_the_reader(language: str, texts: list[str]) -> None:
+    with translation.override(language):
+        assert [spell(timedelta(seconds=0.44)), spell(timedelta(days=1_234))] == texts
