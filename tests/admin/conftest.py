@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+import django
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core.cache import cache
@@ -14,9 +15,14 @@ from pytest_django.live_server_helper import LiveServer
 
 from awa_django.admin.dashboard import shared
 from awa_django.storage import dashboard
+from tests.admin.browser import SECURE_CSP
 
 Login = Callable[..., Client]
-STRICT = "tests.admin.browser.strict_policy"
+STRICT = (
+    "tests.admin.browser.strict_policy"
+    if django.VERSION < (6, 0)
+    else "django.middleware.csp.ContentSecurityPolicyMiddleware"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +77,7 @@ def strict_policy(live_server: LiveServer, settings: Any) -> Iterator[None]:
             handler.load_middleware()
 
     usual = settings.MIDDLEWARE
+    settings.SECURE_CSP = SECURE_CSP
     use([STRICT, *usual])
     yield
     use(usual)
