@@ -4,8 +4,8 @@ VENV = .venv
 PYTHON =
 DJANGO =
 ARGS =
-# pytest processes; each has a test database of its own.
-JOBS = 2
+# pytest processes, each with a test database of its own. More than cores: much of the time they wait for workers.
+JOBS = 3
 
 python = $(VENV)/bin/python
 # A stamp carries the version of Django asked for, so that another one installs again.
