@@ -1,6 +1,12 @@
-"""What docs/deployment.md says on logical replication is so."""
+"""What docs/deployment.md says on logical replication is so, and its units are ones."""
 
 from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -9,6 +15,18 @@ from tests.test_docs_pages import blocks
 
 pytestmark = pytest.mark.django_db
 SQL = [code for language, _, code in blocks("docs/deployment.md") if language == "sql"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("page", ["docs/deployment.md", "docs/worker.md"])
+def test_units_are_understood_by_systemd(page: str, tmp_path: Path) -> None:
+    [unit] = [code for language, _, code in blocks(page) if language == "ini" and "[Service]" in code]
+    unit, replaced = re.subn(r"(?<=ExecStart=)\S+/python\b", sys.executable, unit)
+    assert replaced == 1
+    path = tmp_path / "mysite-worker.service"
+    path.write_text(re.sub(r"(?<=WorkingDirectory=)\S+", str(tmp_path), unit))
+    done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if path.name in line] == []
 
 
 def test_every_table_can_be_published() -> None:
