@@ -74,6 +74,8 @@ screenshots: $(dev_stamp)
 	sh scripts/system_packages.sh
 	$(python) scripts/screenshots.py $(ARGS)
 
+# One after the other: some of them measure.
+faults: JOBS = 1
 faults: $(dev_stamp)
 	sh scripts/system_packages.sh
 	env -u DATABASE_URL EMBEDDED_POSTGRES="$$(sh scripts/system_postgres.sh)" \

@@ -32,13 +32,13 @@ Postgres = psycopg.Connection[Any]
 
 
 def best_of(count: int, action: Callable[[], object]) -> float:
-    """The median time of an action, in milliseconds."""
+    """The shortest time of an action, in milliseconds: what it costs where nobody else is in its way."""
     times = []
     for _ in range(count):
         started = time.perf_counter()
         action()
         times.append(time.perf_counter() - started)
-    return statistics.median(times) * 1000
+    return min(times) * 1000
 
 
 def claim_ten(session: Postgres, queue: str = "measured") -> Callable[[], object]:

@@ -224,12 +224,13 @@ class RawProducer(Producer):
         ledger.write("producer", do="changed", id=job_id, to=done, count=count)
 
     def _change(self, connection: psycopg.Connection[Any]) -> None:
-        if self._recent:
-            connection.execute(
-                "UPDATE awa.jobs SET priority = %s WHERE id = ANY(%s) "
-                "AND state IN ('available', 'scheduled')",
-                [self.random.randint(1, 4), self._recent],
-            )
+        """Slow between its look at a row and its write: a worker claims it in between, most of the time."""
+        self._insert(connection)
+        connection.execute(
+            "UPDATE awa.jobs SET priority = %s WHERE id = ANY(%s) "
+            "AND state IN ('available', 'scheduled') AND pg_sleep(0.03) IS NOT NULL",
+            [self.random.randint(1, 4), self._recent],
+        )
 
     def _refused(self, connection: psycopg.Connection[Any]) -> None:
         """The view takes no id from outside."""
