@@ -157,15 +157,18 @@ def test_import_error_is_loud_and_names_the_module(
     assert caught.value.__cause__ is not None
 
 
+def make_app(directory: Path, **modules: str) -> None:
+    """A package of these modules, each with this code."""
+    directory.mkdir()
+    for name, code in {"__init__": "", **modules}.items():
+        (directory / f"{name}.py").write_text(code)
+
+
 def test_tasks_of_another_queue_are_left_out_when_asked(
     settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An installed app may have tasks of Celery, where there is no Celery."""
-    app = tmp_path / "awa_guest_here"
-    app.mkdir()
-    (app / "__init__.py").touch()
-    (app / "tasks.py").write_text("import celery_is_not_here")
-    (app / "jobs.py").write_text("LOADED = True")
+    make_app(tmp_path / "awa_guest_here", tasks="import celery_is_not_here", jobs="LOADED = True")
     monkeypatch.syspath_prepend(tmp_path)
     installed = [*settings.INSTALLED_APPS, "awa_guest_here"]
     with pytest.raises(ConfigurationError, match=r"awa_guest_here\.tasks.*celery_is_not.*SKIP_IMPORTS"):
@@ -178,11 +181,7 @@ def test_tasks_of_another_queue_are_left_out_when_asked(
 def test_discover_imports_tasks_and_jobs_of_an_installed_app(
     settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = tmp_path / "awa_app_here"
-    app.mkdir()
-    (app / "__init__.py").touch()
-    (app / "tasks.py").touch()
-    (app / "jobs.py").write_text("import awa_app_here.tasks")
+    make_app(tmp_path / "awa_app_here", tasks="", jobs="import awa_app_here.tasks")
     monkeypatch.syspath_prepend(tmp_path)
     settings.INSTALLED_APPS = [*settings.INSTALLED_APPS, "awa_app_here"]
     registry.discover()

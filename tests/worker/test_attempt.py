@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from django.db import connection, transaction
 from django.test import override_settings
 
-from awa_django import registry
 from awa_django.context import JobContext
 from awa_django.errors import TerminalError
 from awa_django.jobs import job
@@ -25,16 +23,9 @@ from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, E
 from awa_django.worker.attempt import run_attempt, run_attempt_async, timeout_of
 from tests.factories import insert_job, reload_job, update_job
 
+pytestmark = pytest.mark.usefixtures("registered")
+
 W = "w/1"
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Handlers that a test declares are forgotten after it."""
-    before = set(registry.kinds())
-    yield
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
 
 
 def claimed(args: str = "{}", **columns: Any) -> ClaimedJob:

@@ -14,7 +14,6 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import connection, connections, transaction
 
-from awa_django import registry
 from awa_django.codec import JSON
 from awa_django.context import JobContext
 from awa_django.jobs import job
@@ -82,11 +81,10 @@ class Bench:
 
 
 @pytest.fixture
-def make_bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]]:
+def make_bench(monkeypatch: pytest.MonkeyPatch, registered: None) -> Iterator[Callable[..., Bench]]:
     """``make_bench(queues, concurrency=..., threads=...)`` makes a bench, and the kinds that wait on it."""
     monkeypatch.setattr(holdings, "LONGEST_HOLD", LONGEST_HOLD)
     benches: list[Bench] = []
-    before = set(registry.kinds())
 
     def make(queues: Mapping[str, int] | None = None, concurrency: int = 8, threads: int = 8) -> Bench:
         bench = Bench(queues or {"default": 8}, concurrency, threads)
@@ -115,8 +113,6 @@ def make_bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Bench]
         bench.go.set()
         bench.executor.stop()
         wait_until(lambda bench=bench: not any(thread.is_alive() for thread in bench.executor._threads))  # type: ignore[misc]
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
 
 
 def settle_down(bench: Bench, expected: int) -> None:

@@ -14,7 +14,6 @@ from asgiref.sync import markcoroutinefunction
 from django.core.cache import caches
 from django.utils import timezone, translation
 
-from awa_django import registry
 from awa_django.codec import JSON
 from awa_django.jobs import job
 from awa_django.jobs.job import Job
@@ -24,6 +23,8 @@ from awa_django.worker.attempt import run_attempt, run_attempt_async
 from tests.worker.test_executor import Bench, make_bench
 
 __all__ = ["make_bench"]
+
+pytestmark = pytest.mark.usefixtures("registered")
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
@@ -38,15 +39,6 @@ def leave_marks() -> None:
 def marks() -> list[JSON]:
     zone = timezone.get_current_timezone_name()
     return [translation.get_language(), zone, tenant.get(), decimal.getcontext().prec]
-
-
-@pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Handlers that a test declares are forgotten after it."""
-    before = set(registry.kinds())
-    yield
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
