@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from awa_django.storage._sql import Connection, fetch, run
 
-
-def dead_rows(connection: Connection) -> tuple[int, int]:
-    """The estimated dead rows of ``awa.jobs_hot`` and of ``awa.scheduled_jobs``."""
-    hot, deferred = fetch(connection, "dead_rows")[0]
-    return hot, deferred
+HOT = "awa.jobs_hot"
+DEFERRED = "awa.scheduled_jobs"
+_STATEMENTS = {HOT: "vacuum_hot", DEFERRED: "vacuum_deferred"}
 
 
-def vacuum_hot(connection: Connection) -> None:
-    """Vacuum ``awa.jobs_hot``; needs autocommit, and ownership or MAINTAIN."""
-    run(connection, "vacuum_hot")
+def dead_rows(connection: Connection) -> dict[str, int]:
+    """The estimated dead rows of each of the two tables."""
+    return dict(zip(_STATEMENTS, fetch(connection, "dead_rows")[0], strict=True))
 
 
-def vacuum_deferred(connection: Connection) -> None:
-    """Vacuum ``awa.scheduled_jobs``; needs autocommit, and ownership or MAINTAIN."""
-    run(connection, "vacuum_deferred")
+def vacuum(connection: Connection, table: str) -> None:
+    """Vacuum one of the two tables; needs autocommit, and ownership or MAINTAIN."""
+    run(connection, _STATEMENTS[table])

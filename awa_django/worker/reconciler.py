@@ -39,6 +39,10 @@ ANNOUNCE_EVERY = 10
 # Seconds that an idle child's next claim may be late before its answer is taken for lost.
 LATE = 0.5
 FORGET_AFTER = timedelta(hours=1)
+# Seconds: a look that takes longer walks over dead entries of past runs, which a long snapshot keeps (0.3 us
+# each). The next one then waits for REST times as long, or until its turn.
+LONG_LOOK = 0.1
+REST = 20.0
 
 
 @dataclass(slots=True)
@@ -78,6 +82,7 @@ class Reconciler(Service):
         self._lock = threading.Lock()
         self._suspects: set[Attempt] = set()
         self._known_until_ns = 0
+        self._rests_until = 0.0
         self._ticks = 0
         # Whoever has been silent for STALE_AFTER counts as gone: there are three announcements in that time.
         enough = int(get_settings().stale_after / (3 * self.interval))
@@ -119,7 +124,7 @@ class Reconciler(Service):
             return 0.05
         names = [child.name for child in self._children()]
         is_turn = self._ticks % self._announce_every == 0
-        if is_turn or not self._are_idle():
+        if is_turn or not (self._are_idle() or self._rests()):
             self._reconcile()
         if is_turn or names != self._announced:
             self._announce()
@@ -169,13 +174,20 @@ class Reconciler(Service):
             for child in self._children()
         )
 
+    def _rests(self) -> bool:
+        """Whether the last look took so long that the next one, of its turn, is soon enough."""
+        return not self._suspects and time.monotonic() < self._rests_until
+
     def _reconcile(self) -> None:
         children = list(self._children())
         if not children:
             return
+        began_at = time.monotonic()
         known_until_ns = time.monotonic_ns() - int(MIN_AGE.total_seconds() * 1e9)
         with self._session.use() as connection:
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
+            took = time.monotonic() - began_at
+            self._rests_until = time.monotonic() + took * REST if took > LONG_LOOK else 0.0
             known = {slot.attempt for child in children for slot in child.slots()} if runs else set()
             unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
             forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]

@@ -19,7 +19,7 @@ from awa_django.storage.claim import ClaimRequest, claim
 from awa_django.storage.finalize import complete
 from awa_django.storage.promote import promote
 from awa_django.storage.rows import ClaimedJob, Completion
-from awa_django.storage.vacuum import vacuum_hot
+from awa_django.storage.vacuum import HOT, vacuum
 from awa_django.worker.cursor import ClaimCursor
 from awa_django.worker.database import Session
 from awa_django.worker.pruner import Pruner
@@ -191,7 +191,7 @@ def test_claims_over_dead_rows_stay_usable_and_recover(
         return count / (time.monotonic() - started)
 
     try:
-        vacuum_hot(plain.connection)
+        vacuum(plain.connection, HOT)
         before = statistics.median(run(5_000) for _ in range(3))
         if pinned:
             reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -204,7 +204,7 @@ def test_claims_over_dead_rows_stay_usable_and_recover(
             found = {finding.name: finding for finding in doctor.diagnose()}
             assert str(reader.info.backend_pid) in " ".join(found["pinned_snapshots"].examples)
         reader.rollback()
-        vacuum_hot(plain.connection)
+        vacuum(plain.connection, HOT)
         after = statistics.median(run(5_000) for _ in range(3))
     finally:
         plain.connection.execute("ALTER TABLE awa.jobs_hot RESET (autovacuum_enabled)")

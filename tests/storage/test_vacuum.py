@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from awa_django.storage.vacuum import dead_rows, vacuum_deferred, vacuum_hot
+from awa_django.storage.vacuum import DEFERRED, HOT, dead_rows, vacuum
 from tests.conftest import Connect
 from tests.factories import TABLES, insert_job
 
@@ -23,11 +23,11 @@ def test_vacuum_removes_the_dead_rows_of_its_table(connect: Connect) -> None:
             database.execute(f"DELETE FROM {table}")
         database.execute("SELECT pg_stat_force_next_flush()")
         database.execute("SELECT 1")
-        assert dead_rows(database) == (3, 3)
-        vacuum_hot(database)
-        assert dead_rows(database) == (0, 3)
-        vacuum_deferred(database)
-        assert dead_rows(database) == (0, 0)
+        assert dead_rows(database) == {HOT: 3, DEFERRED: 3}
+        vacuum(database, HOT)
+        assert dead_rows(database) == {HOT: 0, DEFERRED: 3}
+        vacuum(database, DEFERRED)
+        assert dead_rows(database) == {HOT: 0, DEFERRED: 0}
     finally:
         for table in TABLES:
             database.execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")

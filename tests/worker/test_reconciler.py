@@ -12,6 +12,7 @@ from django.db import connection
 
 from awa_django.storage import status
 from awa_django.storage.rows import Attempt
+from awa_django.worker import reconciler as module
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
 from awa_django.worker.options import WorkerOptions
@@ -50,7 +51,8 @@ def living(child: FakeChild) -> list[FakeChild]:
 
 
 @pytest.fixture
-def reconciler(session: Session, living: list[FakeChild]) -> Reconciler:
+def reconciler(session: Session, living: list[FakeChild], monkeypatch: pytest.MonkeyPatch) -> Reconciler:
+    monkeypatch.setattr(module, "LONG_LOOK", 60.0)  # on a slow machine each look may be long
     return Reconciler(
         session,
         lambda: [child.as_child() for child in living],
@@ -183,6 +185,20 @@ def test_idle_children_are_looked_after_only_now_and_then(reconciler: Reconciler
     reconciler.tick()
     assert state(lost) == "running"  # suspected
     reconciler.tick()
+    assert state(lost) == "available"
+
+
+def test_looks_that_take_long_are_rare(reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under a long snapshot a look walks over the dead entries of all past runs."""
+    monkeypatch.setattr(module, "LONG_LOOK", 0.0)
+    monkeypatch.setattr(module, "REST", 1e9)
+    reconciler.tick()
+    lost = running()
+    for _ in range(ANNOUNCE_EVERY - 1):
+        reconciler.tick()
+    reconciler.tick()  # its turn
+    assert state(lost) == "running"  # suspected
+    reconciler.tick()  # no rest while something is
     assert state(lost) == "available"
 
 

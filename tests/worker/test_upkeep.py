@@ -10,6 +10,7 @@ from awa_django.worker import vacuumer as module
 from awa_django.worker.database import Session
 from awa_django.worker.stats import Stats
 from awa_django.worker.vacuumer import Vacuumer
+from tests.conftest import Connect
 from tests.factories import insert_job
 from tests.worker.conftest import AtWill
 
@@ -90,3 +91,33 @@ def test_table_is_vacuumed_when_it_is_worth_it(
     monkeypatch.setattr(module, "WORTH_IT", worth_it)
     Vacuumer(session, leader).tick()
     assert dead_rows() == left
+
+
+def test_vacuum_in_vain_is_not_tried_again_soon(
+    session: Session, leader: AtWill, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While somebody's snapshot keeps the dead rows."""
+    monkeypatch.setattr(module, "WORTH_IT", 2)
+    vacuumer = Vacuumer(session, leader)
+    reader = connect(autocommit=False)
+    reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    reader.execute("SELECT count(*) FROM awa.jobs_hot")
+    for _ in range(3):
+        insert_job()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM awa.jobs_hot")
+    assert dead_rows() == (3, 0)
+    monkeypatch.setattr(module, "REST", 1e9)
+    vacuumer.tick()
+    reader.rollback()
+    vacuumer.tick()
+    assert dead_rows() == (3, 0)
+    Vacuumer(session, leader).tick()
+    assert dead_rows() == (0, 0)
+    insert_job("scheduled")
+    insert_job("scheduled")
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM awa.scheduled_jobs")
+    assert dead_rows() == (0, 2)
+    vacuumer.tick()  # the other table has no rest
+    assert dead_rows() == (0, 0)
