@@ -21,7 +21,7 @@ class AwaConfig(AppConfig):
         # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
         from awa_django import registry
 
-        for name in ("checks", "database_checks", "deployment_checks", "bulk"):
+        for name in ("checks", "database_checks", "deployment_checks", "bulk_operation"):
             import_module(f"awa_django.{name}")
         post_migrate.connect(_install_without_migrations, sender=self)
         modules = registry.discover()

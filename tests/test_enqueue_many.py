@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from awa_django import InvalidJob, Unique, enqueue_many, job
-from awa_django.enqueue import bulk
+from awa_django.enqueue import many
 
 
 @job(kind="tests.many.receipt")
@@ -115,7 +115,7 @@ def test_single_and_bulk_store_the_same_row() -> None:
 def test_bad_item_is_refused_by_its_place_and_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, items: Any, why: str
 ) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 1)
+    monkeypatch.setattr(many, "CHUNK", 1)
     with pytest.raises(InvalidJob, match=why):
         receipt.enqueue_many(items)
     assert rows("awa.jobs") == []
@@ -129,7 +129,7 @@ def test_batch_of_several_kinds_takes_items_only() -> None:
 
 
 def test_failing_generator_leaves_nothing_and_the_transaction_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 2)
+    monkeypatch.setattr(many, "CHUNK", 2)
 
     def broken() -> Iterator[dict[str, object]]:
         for number in range(5):
@@ -144,7 +144,7 @@ def test_failing_generator_leaves_nothing_and_the_transaction_usable(monkeypatch
 
 
 def test_generator_may_read_the_database_on_the_same_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 2)
+    monkeypatch.setattr(many, "CHUNK", 2)
     User.objects.bulk_create(User(username=str(number)) for number in range(5))
     users = User.objects.order_by("pk").iterator(chunk_size=2)
     answers = receipt.enqueue_many({"order_id": user.pk} for user in users)
@@ -154,7 +154,7 @@ def test_generator_may_read_the_database_on_the_same_connection(monkeypatch: pyt
 
 
 def test_chunks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "CHUNK", 3)
+    monkeypatch.setattr(many, "CHUNK", 3)
     unique = receipt.using(unique=Unique(args=True))
     answers = enqueue_many(
         [unique.item(number % 5) if number % 2 else receipt.item(number) for number in range(20)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from awa_django import Enqueued, InvalidJob, Unique, UniqueConflict, operations
-from awa_django.enqueue import bulk, single
+from awa_django.enqueue import many, single
 from awa_django.operations import verbs
 from tests.factories import insert_job, reload_job
 from tests.unique_jobs import (
@@ -233,7 +233,7 @@ def test_holder_that_is_gone_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_holders_that_are_always_gone_end_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     sync.enqueue(1)
-    for module in (single, bulk):
+    for module in (single, many):
         monkeypatch.setattr(module, "find_unique_holders", lambda *args: {})
     with pytest.raises(UniqueConflict) as caught:
         sync.enqueue(1)
@@ -286,7 +286,7 @@ def test_bulk_tries_again_what_was_held_by_a_job_that_is_gone(monkeypatch: pytes
         run("DELETE FROM awa.jobs_hot WHERE id = %s", first.id)
         return {}
 
-    monkeypatch.setattr(bulk, "find_unique_holders", gone)
+    monkeypatch.setattr(many, "find_unique_holders", gone)
     answers = sync.enqueue_many([{"account": 1}, {"account": 2}])
     assert [answer.created for answer in answers] == [True, True]
     assert_claims_match()

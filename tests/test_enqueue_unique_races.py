@@ -12,7 +12,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from awa_django import Enqueued, UniqueConflict, enqueue_many
-from awa_django.enqueue import bulk
+from awa_django.enqueue import many
 from tests.conftest import Connect
 from tests.sessions import is_blocked
 from tests.unique_jobs import (
@@ -146,7 +146,7 @@ class TestRaces:
     @pytest.mark.fault("F64", injected="6 batches of 60 keys in opposite orders at once")
     def test_batches_in_opposite_order_do_not_deadlock(self, monkeypatch: pytest.MonkeyPatch) -> None:
         # Chunks of 7, so that a batch takes its keys in many statements.
-        monkeypatch.setattr(bulk, "CHUNK", 7)
+        monkeypatch.setattr(many, "CHUNK", 7)
         numbers = list(range(60))
 
         def enqueue(number: int) -> list[Enqueued]:

@@ -13,7 +13,7 @@ from django.db import ProgrammingError, connection
 from django.utils import timezone
 
 from awa_django import operations, registry
-from awa_django.bulk import bulk_operation
+from awa_django.bulk_operation import bulk_operation
 from awa_django.operations import Change, batches, matching
 from awa_django.operations.change import BULK_KIND
 from awa_django.operations.walk import Place, Selection, walk
@@ -379,7 +379,7 @@ def test_a_batch_whose_place_cannot_be_kept_is_not_done(monkeypatch: pytest.Monk
     ids = [insert_job() for _ in range(9)]
     job_id = enqueue(Change(operation="cancel"), selection())
     answers = [{job_id}]
-    monkeypatch.setattr("awa_django.bulk.progress", lambda *_: answers.pop() if answers else set())
+    monkeypatch.setattr("awa_django.bulk_operation.progress", lambda *_: answers.pop() if answers else set())
     assert perform(job_id) == "retried"
     assert states(*ids) == [*["cancelled"] * 3, *["available"] * 6]
 

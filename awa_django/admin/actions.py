@@ -1,7 +1,7 @@
 """The actions on jobs: each with its permission, each calling one of awa_django.operations.
 
 The ids are those that were ticked, not those that still match the page's filter: a job that has
-moved on since is reported, not silently left out. All that match is the affair of ``bulk``.
+moved on since is reported, not silently left out. All that match is the affair of ``matching``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.utils.translation import ngettext
 
-from awa_django.admin import bulk
+from awa_django.admin import matching
 from awa_django.admin.arguments import ArgumentsMixin
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.admin.words import Words, english, grouped, refusal
@@ -199,7 +199,7 @@ class JobActionsMixin(ArgumentsMixin):
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """As it is; kept for an action on all that match, which says how many there are."""
         changelist = super().get_changelist_instance(request)
-        bulk.remember(request, changelist)
+        matching.remember(request, changelist)
         return changelist
 
     def allowed_job_actions(self, request: HttpRequest) -> list[JobAction]:
@@ -232,7 +232,7 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
     confirmed = "confirmed" in request.POST
     form = None if action.form is None else action.form(request.POST if confirmed else None)
     if request.POST.get("select_across") == "1":
-        return bulk.perform(page, request, action, form, confirmed=confirmed)
+        return matching.perform(page, request, action, form, confirmed=confirmed)
     ids = _selected_ids(request)
     if not 0 < len(ids) <= LARGEST_SELECTION:
         return _refuse_selection(page, request)
@@ -246,7 +246,7 @@ def _perform(page: ModelAdmin, request: HttpRequest, action: JobAction) -> HttpR
         form.add_error(None, str(exc))
         return _ask(page, request, action, ids, form)
     with transaction.atomic(using=get_settings().database):
-        refused = bulk.not_to_resume(request, ids) if action.operation == "retry" else {}
+        refused = matching.not_to_resume(request, ids) if action.operation == "retry" else {}
         result = _apply(request, change, sorted(set(ids).difference(refused))).beside(refused.values())
         _log(request, action, result, {} if form is None else form.cleaned_data)
     _report(page, request, action, result)

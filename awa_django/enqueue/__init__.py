@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from awa_django.enqueue.bulk import enqueue_many
 from awa_django.enqueue.holder import components, find_holder
+from awa_django.enqueue.many import enqueue_many
 from awa_django.enqueue.options import Item, Options
 from awa_django.enqueue.single import Enqueued, enqueue
 

@@ -25,7 +25,7 @@ from awa_django.admin import search
 from awa_django.admin.base import ModelAdmin, log
 from awa_django.admin.filters import EndFilter, JobFilter, names_for
 from awa_django.admin.words import english, grouped, outcome_name, state_name
-from awa_django.bulk import bulk_operation
+from awa_django.bulk_operation import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import LARGEST_ID, Refusal
@@ -228,7 +228,7 @@ def _start(
 
 def _salt(request: HttpRequest, action: JobAction) -> str:
     """A confirmation is of this user, for this action: a page that is passed on asks anew."""
-    return f"awa_django.admin.bulk.{action.name}.{request.user.pk}"
+    return f"awa_django.admin.matching.{action.name}.{request.user.pk}"
 
 
 def _sign(selection: Selection, salt: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from awa_django.bulk import bulk_operation
+from awa_django.bulk_operation import bulk_operation
 from awa_django.operations import Change
 from awa_django.operations.walk import Selection
 from tests.waiting import wait_until

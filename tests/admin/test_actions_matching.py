@@ -19,7 +19,7 @@ from django.urls import reverse
 
 from awa_django import registry
 from awa_django.admin import base
-from awa_django.bulk import bulk_operation
+from awa_django.bulk_operation import bulk_operation
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import pause_queue
 from awa_django.operations.change import BULK_KIND
@@ -308,7 +308,7 @@ def test_the_list_offers_it_where_there_are_more_than_a_page(
 def test_an_old_page_is_asked_anew(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     insert_job("failed")
     selection = signed(post(root, HotJob, "retry_jobs", "?state=failed"))
-    monkeypatch.setattr("awa_django.admin.bulk.LONGEST", -timedelta(seconds=1))
+    monkeypatch.setattr("awa_django.admin.matching.LONGEST", -timedelta(seconds=1))
     response = post(root, HotJob, "retry_jobs", "?state=failed", confirmed="1", selection=selection)
     assert "too old" in response.content.decode()
     assert bulk_jobs() == []
