@@ -12,14 +12,14 @@ from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.crypto import constant_time_compare, salted_hmac
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_http_methods
 
 from awa_django import operations, registry
-from awa_django.admin.base import ModelAdmin, log
+from awa_django.admin.base import ModelAdmin, log, url_of
 from awa_django.admin.unmask import Masked, unmask
 from awa_django.admin.words import refusal, state_name
 from awa_django.conf import get_settings
@@ -130,9 +130,7 @@ class ArgumentsMixin(ModelAdmin):
             "declared": "" if handler is None else _declared(handler),
             "has_unique_key": job.unique_key is not None,
             "back_url": self._url("change", job_id),
-            "list_url": reverse(
-                f"admin:awa_{self.opts.model_name}_changelist", current_app=self.admin_site.name
-            ),
+            "list_url": url_of(self.admin_site.name, self.model, "changelist"),
         }
         return TemplateResponse(request, "admin/awa/edit_arguments.html", context)
 
@@ -140,8 +138,7 @@ class ArgumentsMixin(ModelAdmin):
         return HttpResponseRedirect(self._url("change", job_id))
 
     def _url(self, view: str, job_id: int) -> str:
-        name = f"admin:awa_{self.opts.model_name}_{view}"
-        return reverse(name, args=[job_id], current_app=self.admin_site.name)
+        return url_of(self.admin_site.name, self.model, view, job_id)
 
 
 def _may_see(request: HttpRequest, job: Editable) -> bool:

@@ -13,7 +13,7 @@ from django.core.paginator import Paginator
 from django.db import router
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.formats import date_format
 from django.utils.functional import cached_property
@@ -105,6 +105,12 @@ class ListOnlyAdmin(ModelAdmin):
         name = f"{self.opts.app_label}_{self.opts.model_name}_changelist"
         view = require_http_methods(["GET", "HEAD", "POST"])(self.changelist_view)
         return [path("", self.admin_site.admin_view(view), name=name)]
+
+
+def url_of(site_name: str, model: type[Model], view: str, *args: object) -> str:
+    """The address of a page of the model: its list, or with an id one of the object's own pages."""
+    name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
+    return reverse(name, args=args, current_app=site_name)
 
 
 def show_state(state: str) -> str:

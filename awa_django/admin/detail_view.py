@@ -6,12 +6,13 @@ from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from awa_django.admin import detail
 from awa_django.admin.actions import JobActionsMixin
+from awa_django.admin.base import url_of
 from awa_django.admin.limits import TooSlow, limited_by_a_row, too_slow
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
@@ -53,7 +54,6 @@ class JobPageMixin(JobActionsMixin):
             return too_slow(self, request)
         request.current_app = self.admin_site.name
         site = self.admin_site
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}"
         context = {
             **(site.each_context(request) if view == "change" else {}),
             **shown,
@@ -63,8 +63,8 @@ class JobPageMixin(JobActionsMixin):
             "media": self.media,
             "is_live": view == "live",
             "actions": [action for action in self.allowed_job_actions(request) if job.state in action.states],
-            "list_url": reverse(f"{name}_changelist", current_app=site.name),
-            "live_url": reverse(f"{name}_live", args=[job.pk], current_app=site.name),
+            "list_url": url_of(site.name, self.model, "changelist"),
+            "live_url": url_of(site.name, self.model, "live", job.pk),
         }
         return TemplateResponse(request, template, context)
 
@@ -74,6 +74,5 @@ class JobPageMixin(JobActionsMixin):
             if model is self.model or not request.user.has_perm(f"awa.view_{model._meta.model_name}"):
                 continue
             if object_id <= LARGEST_ID and model.objects.filter(pk=object_id).exists():
-                name = f"admin:awa_{model._meta.model_name}_{view}"
-                return HttpResponseRedirect(reverse(name, args=[object_id], current_app=self.admin_site.name))
+                return HttpResponseRedirect(url_of(self.admin_site.name, model, view, object_id))
         raise Http404(f"job {object_id} does not exist, or was deleted after its retention")

@@ -7,35 +7,29 @@ So what is enqueued later is left, and a form that is sent twice starts one job.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from django import forms
 from django.contrib import messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import CHANGE
 from django.core import signing
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from awa_django.admin import search
-from awa_django.admin.base import ModelAdmin, log
+from awa_django.admin.base import ModelAdmin, log, url_of
+from awa_django.admin.confirming import ask
 from awa_django.admin.filters import EndFilter, JobFilter, names_for
+from awa_django.admin.job_actions import JobAction
 from awa_django.admin.words import english, grouped, outcome_name, state_name
 from awa_django.bulk_operation import bulk_operation
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
-from awa_django.operations import LARGEST_ID, Refusal
 from awa_django.operations.change import BULK_KEPT_FOR, BULK_KIND, Change
 from awa_django.operations.walk import Selection
-from awa_django.states import JobState
 from awa_django.storage.operate import Outlook, Table, outlook
-
-if TYPE_CHECKING:
-    from awa_django.admin.actions import JobAction
 
 # How long a page may wait for its confirmation: it says how many there were when it was opened.
 LONGEST = BULK_KEPT_FOR
@@ -86,26 +80,6 @@ def perform(
         page.message_user(request, str(exc), messages.WARNING)
         return HttpResponseRedirect(request.get_full_path())
     return _ask(page, request, action, form, selection, changelist, ahead)
-
-
-def not_to_resume(request: HttpRequest, ids: list[int]) -> dict[int, Refusal]:
-    """Those of the jobs that do to many what this user may not do to one.
-
-    Somebody stopped them, or they failed: whoever may retry jobs may not on that account have others
-    deleted.
-    """
-    refused = {}
-    possible = [job_id for job_id in ids if job_id <= LARGEST_ID]
-    jobs = HotJob.objects.filter(pk__in=possible, kind=BULK_KIND).values_list("pk", "state", "args")
-    for job_id, state, args in jobs:
-        try:
-            permission = msgspec.convert(args["change"], Change).permission
-        except (KeyError, TypeError, msgspec.ValidationError):  # whatever somebody else wrote
-            permission = ""
-        if not permission or not request.user.has_perm(permission):
-            reason = "does to many what you may not do to one"
-            refused[job_id] = Refusal(job_id, JobState(state), reason)
-    return refused
 
 
 def select(page: ModelAdmin, request: HttpRequest, changelist: Any, ahead: Outlook) -> Selection:
@@ -166,29 +140,24 @@ def _ask(
     changelist: Any,
     ahead: Outlook,
 ) -> HttpResponse:
-    request.current_app = page.admin_site.name
-    change = Change(operation=action.operation)
-    context = {
-        **page.admin_site.each_context(request),
-        "title": _("%(action)s: all jobs that match") % {"action": action.label},
-        "opts": page.opts,
-        "media": page.media + (form.media if form is not None else forms.Media()),
-        "action": action,
-        "form": form,
-        "what": describe(selection),
-        "states": ", ".join(state_name(state) for state in selection.states(change)),
-        "count": grouped(changelist.result_count),
-        "is_capped": changelist.paginator.is_capped,
-        "is_window": changelist.window is not None or changelist.line_cap > 0,
-        "queue": get_settings().bulk_queue,
-        "is_served": ahead.is_served,
-        "is_paused": ahead.is_paused,
-        "selection": _sign(selection, _salt(request, action)),
-        "checkbox_name": ACTION_CHECKBOX_NAME,
-        "list_url": reverse(_name(page.model, "changelist"), current_app=page.admin_site.name),
-        "action_url": request.get_full_path(),
-    }
-    return TemplateResponse(request, "admin/awa/confirm_bulk.html", context)
+    return ask(
+        page,
+        request,
+        action,
+        form,
+        template="admin/awa/confirm_matching.html",
+        title=_("%(action)s: all jobs that match") % {"action": action.label},
+        what=describe(selection),
+        states=", ".join(state_name(state) for state in selection.states(Change(operation=action.operation))),
+        count=grouped(changelist.result_count),
+        is_capped=changelist.paginator.is_capped,
+        is_window=changelist.window is not None or changelist.line_cap > 0,
+        queue=get_settings().bulk_queue,
+        is_served=ahead.is_served,
+        is_paused=ahead.is_paused,
+        selection=_sign(selection, _salt(request, action)),
+        back_url=request.get_full_path(),
+    )
 
 
 def _start(
@@ -221,8 +190,7 @@ def _start(
         page.message_user(request, text % {"id": job_id}, messages.WARNING)
     for model in (Job, HotJob):
         if request.user.has_perm(f"awa.view_{model._meta.model_name}"):
-            url = reverse(_name(model, "change"), args=[job_id], current_app=page.admin_site.name)
-            return HttpResponseRedirect(url)
+            return HttpResponseRedirect(url_of(page.admin_site.name, model, "change", job_id))
     return HttpResponseRedirect(request.get_full_path())
 
 
@@ -241,7 +209,3 @@ def _read(text: str, salt: str) -> tuple[Selection, str]:
     """Raises: BadSignature for what was not signed here, or too long ago."""
     payload = signing.loads(text, salt=salt, max_age=LONGEST)
     return msgspec.convert(payload["selection"], Selection), payload["confirmation"]
-
-
-def _name(model: type[Any], view: str) -> str:
-    return f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"

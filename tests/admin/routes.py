@@ -13,8 +13,8 @@ from django.contrib import admin
 from django.db import connection
 from django.urls import URLPattern, URLResolver, reverse
 
-from awa_django.admin.actions import JOB_ACTIONS
 from awa_django.admin.arguments import mark
+from awa_django.admin.job_actions import JOB_ACTIONS
 from tests.factories import insert_job
 
 PAGES = {

@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from awa_django import operations
-from awa_django.admin import actions
+from awa_django.admin import ticked
 from awa_django.models import DeferredJob, HotJob, Job, QueueMeta
 from awa_django.storage.claim import ClaimRequest, claim
 from tests.factories import insert_job, reload_job, update_job
@@ -99,7 +99,7 @@ def test_what_is_no_id_is_refused(ids: list[str], root: Client) -> None:
 
 
 def test_too_many_ids_are_refused(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actions, "LARGEST_SELECTION", 2)
+    monkeypatch.setattr(ticked, "LARGEST_SELECTION", 2)
     ids = [insert_job("failed") for _ in range(3)]
     post(root, HotJob, "retry_jobs", ids)
     assert not HotJob.objects.exclude(state="failed").exists()
@@ -202,7 +202,7 @@ def test_the_log_and_the_change_stand_or_fall_together(root: Client, monkeypatch
     def fail(*_: object) -> None:
         raise RuntimeError("no log")
 
-    monkeypatch.setattr(actions, "log", fail)
+    monkeypatch.setattr(ticked, "log", fail)
     with pytest.raises(RuntimeError, match="no log"):
         post(root, HotJob, "retry_jobs", [job_id])
     assert HotJob.objects.get(pk=job_id).state == "failed"

@@ -19,7 +19,7 @@ from django.utils.functional import Promise
 from django.utils.translation import trans_real
 
 from awa_django import operations
-from awa_django.admin.actions import JOB_ACTIONS
+from awa_django.admin.job_actions import JOB_ACTIONS
 from tests.admin import hostile
 from tests.admin.routes import PAGES
 from tests.factories import insert_job

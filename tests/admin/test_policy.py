@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.urls import reverse
 
-from awa_django.admin.actions import JOB_ACTIONS
+from awa_django.admin.job_actions import JOB_ACTIONS
 from tests.admin.browser import POLICY, POST
 from tests.admin.hostile import details, lists
 from tests.admin.test_browser import fill, in_browser
