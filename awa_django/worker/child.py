@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
 
-import django
-from django.apps import apps
-
 from awa_django import failpoints
 from awa_django.conf import get_settings
 from awa_django.logs import get_logger
@@ -26,6 +23,7 @@ from awa_django.worker.executor import Executor
 from awa_django.worker.forks import stop_signals, watch_forks
 from awa_django.worker.holdings import LONGEST_HOLD, Holdings
 from awa_django.worker.options import WorkerOptions
+from awa_django.worker.set_up import set_up, take_path
 from awa_django.worker.slots import SlotTable
 
 logger = get_logger(__name__)
@@ -66,8 +64,8 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
         signal.signal(number, _leave_to_supervisor)
     try:
         failpoints.load()
-        if not apps.ready:
-            django.setup()
+        take_path()  # where no forkserver has
+        set_up()
         watch_forks()
         middleware.load()
         child = Child(spec)

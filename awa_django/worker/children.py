@@ -14,6 +14,7 @@ from awa_django.logs import get_logger
 from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.options import WorkerOptions
 from awa_django.worker.reconciler import Reconciler
+from awa_django.worker.set_up import leave_path
 from awa_django.worker.slots import Counter
 
 logger = get_logger(__name__)
@@ -221,6 +222,7 @@ def _forkserver() -> BaseContext:
     A forked process would inherit both in an unusable state; then each child sets Django up itself.
     """
     context = multiprocessing.get_context("forkserver")
+    leave_path()
     opened = any(each.connection is not None for each in connections.all(initialized_only=True))
     if threading.active_count() == 1 and not opened:
         context.set_forkserver_preload(["awa_django.worker.preload"])
