@@ -7,8 +7,10 @@ enough for an installation: all of it is in the database. docs/metrics.md explai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from itertools import accumulate
+from typing import Any, NamedTuple
 
 from django.db import connections, transaction
 
@@ -38,42 +40,26 @@ def render() -> str:
     return as_text(collect())
 
 
+class Reading(NamedTuple):
+    """What the gauges are made of, as read at one moment. Of an empty one they have names and no queues."""
+
+    queues: Sequence[status.QueueStatus] = ()
+    wanted: Sequence[scaling.Wanted] = ()
+    cap: int = CAP
+    lag: float = 0.0
+    unknown_kinds: int = 0
+    workers: Sequence[status.WorkerStatus] = ()
+    leaders: Sequence[status.LeaderStatus] = ()
+
+
 def collect() -> list[Family]:
     """All metrics now, by eleven statements in one transaction, however many jobs there are."""
-    settings = get_settings()
-    alias, target = settings.database, settings.drain_target
-    connection = connections[alias]
-    with transaction.atomic(using=alias):
-        limit_reading(connection, longest=PATIENCE)
-        names = known_queues(connection, limit=QUEUES)
-        cap = CAP if len(names) <= MANY else CAP_OF_MANY
-        queues = status.queue_status(connection, names, cap=cap, soon=target)
-        lag = status.promotion_lag(connection)
-        processes = status.processes(connection, limit=PROCESSES)
-        waiting = survey.waiting_kinds(connection, sample=AVAILABLE_SAMPLED, limit=KINDS)
+    with _bounded() as connection:
+        reading = _read(connection)
         totals = stats.totals(connection, limit=PAIRS)
         pairs = stats.count_totals(connection, limit=MOST_PAIRS)
-        means = stats.mean_runs(connection, minutes=scaling.MEAN_MINUTES)
-        transaction.set_rollback(True, using=alias)  # with it goes what was set, if the transaction goes on
     return [
-        *_queues(queues),
-        *_wanted(scaling.wanted(queues, processes.workers, means, target=target)),
-        gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", cap),
-        gauge(
-            "awa_promotion_lag_seconds", "How long the first deferred job has been due.", max(lag or 0.0, 0.0)
-        ),
-        gauge(
-            "awa_unknown_kinds",
-            "Kinds of waiting jobs that this process has no handler for.",
-            sum(registry.find(kind) is None for kind in waiting),
-        ),
-        *_workers(processes.workers),
-        Family(
-            "awa_leader",
-            "gauge",
-            "Whether a worker does this duty of the whole installation.",
-            [("", {"duty": each.duty}, int(each.holder is not None)) for each in processes.leaders],
-        ),
+        *gauges(reading),
         *_totals(totals),
         gauge(
             "awa_metrics_pairs_left_out",
@@ -83,9 +69,68 @@ def collect() -> list[Family]:
         gauge(
             "awa_metrics_truncated",
             "Whether there are more queues or kinds than are told.",
-            int(len(names) >= QUEUES or pairs > len(totals)),
+            int(len(reading.queues) >= QUEUES or pairs > len(totals)),
         ),
     ]
+
+
+def read() -> Reading:
+    """What the gauges are made of now, by nine statements; what ended is not among it."""
+    with _bounded() as connection:
+        return _read(connection)
+
+
+def gauges(reading: Reading) -> list[Family]:
+    """The gauges of the queue: how much there is of what, and since when."""
+    return [
+        *_queues(reading.queues),
+        *_wanted(reading.wanted),
+        gauge("awa_count_cap", "Counts of jobs stop at this number: as many or more.", reading.cap),
+        gauge("awa_promotion_lag_seconds", "How long the first deferred job has been due.", reading.lag),
+        gauge(
+            "awa_unknown_kinds",
+            "Kinds of waiting jobs that this process has no handler for.",
+            reading.unknown_kinds,
+        ),
+        *_workers(reading.workers),
+        Family(
+            "awa_leader",
+            "gauge",
+            "Whether a worker does this duty of the whole installation.",
+            [("", {"duty": each.duty}, int(each.holder is not None)) for each in reading.leaders],
+        ),
+    ]
+
+
+@contextmanager
+def _bounded() -> Iterator[Any]:
+    """A transaction of the queue's database that reads, each statement for so long and no longer."""
+    alias = get_settings().database
+    connection = connections[alias]
+    with transaction.atomic(using=alias):
+        limit_reading(connection, longest=PATIENCE)
+        yield connection
+        transaction.set_rollback(True, using=alias)  # with it goes what was set, if the transaction goes on
+
+
+def _read(connection: Any) -> Reading:
+    target = get_settings().drain_target
+    names = known_queues(connection, limit=QUEUES)
+    cap = CAP if len(names) <= MANY else CAP_OF_MANY
+    queues = status.queue_status(connection, names, cap=cap, soon=target)
+    lag = status.promotion_lag(connection)
+    processes = status.processes(connection, limit=PROCESSES)
+    waiting = survey.waiting_kinds(connection, sample=AVAILABLE_SAMPLED, limit=KINDS)
+    means = stats.mean_runs(connection, minutes=scaling.MEAN_MINUTES)
+    return Reading(
+        queues=queues,
+        wanted=scaling.wanted(queues, processes.workers, means, target=target),
+        cap=cap,
+        lag=max(lag or 0.0, 0.0),
+        unknown_kinds=sum(registry.find(kind) is None for kind in waiting),
+        workers=processes.workers,
+        leaders=processes.leaders,
+    )
 
 
 def _queues(queues: Sequence[status.QueueStatus]) -> Iterator[Family]:

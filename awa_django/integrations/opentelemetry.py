@@ -1,4 +1,4 @@
-"""OpenTelemetry: a span for each enqueue and each run, of one trace, and metrics of the runs.
+"""OpenTelemetry: a span for each enqueue and each run, of one trace, and metrics of runs and queues.
 
 ``tracing`` goes into ``AWA["MIDDLEWARE"]``; with "traceparent" in ``AWA["CARRY"]`` the run's span is a child
 of the enqueue's. Only the API of OpenTelemetry is used here: exporters and sampling are the project's.
@@ -26,10 +26,14 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    from awa_django.integrations.gauges import observe_queue, observe_while_leading
 except ImportError as exc:
     raise ImportError(
         "awa_django.integrations.opentelemetry needs OpenTelemetry: pip install 'awa-django[opentelemetry]'"
     ) from exc
+
+__all__ = ["enqueue_span", "flush", "observe_queue", "tracing"]
 
 SYSTEM = "awa"
 # What the child process waits for at its end, in milliseconds: until spans and metrics are exported.
@@ -115,8 +119,9 @@ def flush() -> None:
             force_flush(FLUSH_WITHIN)
 
 
-# The other ends of the middleware: round each enqueue, and at the end of a worker's process.
+# The other ends of the middleware: round each enqueue, in the worker's own process, and at its child's end.
 tracing.enqueuing = enqueue_span  # type: ignore[attr-defined]
+tracing.supervising = observe_while_leading  # type: ignore[attr-defined]
 tracing.stopping = flush  # type: ignore[attr-defined]
 
 

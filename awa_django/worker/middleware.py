@@ -35,6 +35,23 @@ def load() -> None:
         _chain(get_settings().middleware, is_async)
 
 
+def supervise(is_leading: Callable[[], bool]) -> None:
+    """Tell the middleware that this process leads its children, as its factory's ``supervising`` asks.
+
+    ``is_leading``: whether this worker is now the one of the installation that tells what is told once.
+    An error is logged.
+    """
+    for path in get_settings().middleware:
+        try:
+            supervising = getattr(import_string(path), "supervising", None)
+            if supervising is not None:
+                supervising(is_leading)
+        except ImportError:
+            pass  # the children say so, and do not start
+        except Exception:
+            logger.exception("what the middleware %s does in a worker's own process failed", path)
+
+
 def stop() -> None:
     """Tell the middleware that this process ends, as its factory's ``stopping`` asks; an error is logged."""
     for path in get_settings().middleware:

@@ -23,6 +23,7 @@ from awa_django.conf import get_settings
 from awa_django.logs import get_logger
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
+from awa_django.worker import middleware
 from awa_django.worker.canceller import Canceller
 from awa_django.worker.children import Children
 from awa_django.worker.cron_scheduler import CronScheduler, declare_schedule
@@ -103,6 +104,7 @@ class Supervisor:
                 service.start()
             if self._health_server is not None:
                 self._health_server.start()
+            middleware.supervise(lambda: self.leader.holds("stats"))
             try:
                 self._start_children()
                 while not self._look():

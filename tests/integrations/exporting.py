@@ -1,5 +1,5 @@
-"""Imported by a worker process of the tests: its spans and its Sentry events go into the files that
-``TEST_SPANS`` and ``TEST_EVENTS`` name."""
+"""Imported by a worker's processes in the tests: its spans and its Sentry events go into the files that
+``TEST_SPANS`` and ``TEST_EVENTS`` name, and its metrics into ``TEST_METRICS`` with the process's id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import sentry_sdk
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from sentry_sdk.transport import Transport
@@ -25,6 +28,18 @@ _provider.add_span_processor(
     )
 )
 trace.set_tracer_provider(_provider)
+
+if "TEST_METRICS" in os.environ:
+    _exporter = ConsoleMetricExporter(
+        out=Path(os.environ["TEST_METRICS"]).open("a"),  # noqa: SIM115  (as above)
+        formatter=lambda data: data.to_json(indent=None) + "\n",
+    )
+    metrics.set_meter_provider(
+        MeterProvider(
+            [PeriodicExportingMetricReader(_exporter, export_interval_millis=200)],
+            resource=Resource.create({"process.pid": os.getpid()}),
+        )
+    )
 
 
 def _write(envelope: Any) -> None:

@@ -292,3 +292,26 @@ def test_end_of_a_process_is_told_to_each_that_asks_whatever_one_makes_of_it(
     [record] = caplog.records
     assert "refuse" in record.getMessage()
     assert record.exc_info
+
+
+def lead(is_leading: Callable[[], bool]) -> None:
+    seen.append(is_leading())
+
+
+def stumble_leading(is_leading: Callable[[], bool]) -> None:
+    raise OSError("no collector")
+
+
+refuse.supervising = stumble_leading  # type: ignore[attr-defined]
+forgive.supervising = lead  # type: ignore[attr-defined]
+
+
+def test_workers_own_process_is_told_to_each_that_asks_whatever_one_makes_of_it(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [HERE + "outer", HERE + "refuse", "tests.nowhere.at_all", HERE + "forgive"]
+    settings.AWA = {"MIDDLEWARE": paths}
+    middleware.supervise(lambda: True)
+    assert seen == [True]
+    [record] = caplog.records  # the path that is wrong is said by the children
+    assert "refuse" in record.getMessage()
