@@ -16,6 +16,7 @@ from django.utils.translation import gettext_noop as _n
 
 from awa_django.operations import Refusal
 from awa_django.states import JobState
+from awa_django.storage.status import WorkerState
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -49,6 +50,13 @@ SCHEDULE_STATES: dict[str, Words] = {
     "active": _l("active"),
     "paused": _l("paused"),
     "undeclared": _l("undeclared"),
+}
+# What each is called, and the state of jobs whose colour it has.
+WORKER_STATES: dict[WorkerState, tuple[Words, str]] = {
+    "alive": (_l("alive"), JobState.COMPLETED),
+    "draining": (_l("draining"), JobState.RETRYABLE),
+    "silent": (_l("silent"), JobState.FAILED),
+    "gone": (_l("gone"), "unknown"),
 }
 # What an operation says of a job that it left, after "job 17": the sentences of awa_django.operations.
 _REFUSALS = (

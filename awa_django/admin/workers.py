@@ -9,8 +9,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 
 from awa_django.admin.base import ListOnlyAdmin, show_instant
+from awa_django.admin.words import WORKER_STATES
 from awa_django.conf import get_settings
 from awa_django.models import LeaderLease, RuntimeInstance
+from awa_django.storage.status import worker_state
 
 
 @admin.register(RuntimeInstance)
@@ -54,13 +56,10 @@ class RuntimeInstanceAdmin(ListOnlyAdmin):
 
     @admin.display(description=_l("health"))
     def health(self, instance: RuntimeInstance) -> str:
-        if timezone.now() - instance.last_seen_at > get_settings().stale_after:
-            name, label = "failed", _("silent")
-        elif instance.draining:
-            name, label = "retryable", _("draining")
-        else:
-            name, label = "completed", _("alive")
-        return format_html('<span class="awa-state awa-state-{}">{}</span>', name, label)
+        unseen = timezone.now() - instance.last_seen_at
+        stale_after = get_settings().stale_after
+        label, tone = WORKER_STATES[worker_state(unseen, draining=instance.draining, stale_after=stale_after)]
+        return format_html('<span class="awa-state awa-state-{}">{}</span>', tone, label)
 
     @admin.display(description=_l("version"))
     def release(self, instance: RuntimeInstance) -> str:

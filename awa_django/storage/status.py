@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,10 @@ COUNTED = 160_000
 LOWEST_CAP, HIGHEST_CAP = 1_000, 10_000
 # Read by their rows: the index of failed jobs does not know their queue.
 FAILED_CAP = 2_000
+# A worker that fell silent is something to look at for so long, or twice STALE_AFTER; then there is nothing
+# to do about it. Its row is removed after an hour.
+GONE_AFTER = timedelta(minutes=10)
+WorkerState: TypeAlias = Literal["alive", "draining", "silent", "gone"]
 
 
 class QueueStatus(NamedTuple):
@@ -65,6 +69,11 @@ class WorkerStatus(NamedTuple):
         """Whether it has not been heard of for so long that its jobs are taken back (STALE_AFTER)."""
         return self.unseen_seconds > stale_after.total_seconds()
 
+    def state(self, stale_after: timedelta) -> WorkerState:
+        """What to call it."""
+        unseen = timedelta(seconds=self.unseen_seconds)
+        return worker_state(unseen, draining=self.draining, stale_after=stale_after)
+
 
 class LeaderStatus(NamedTuple):
     """A duty and who does it now: None when nobody does."""
@@ -108,6 +117,15 @@ class Throughput(NamedTuple):
     @property
     def ended(self) -> int:
         return self.completed + self.retried + self.failed + self.cancelled
+
+
+def worker_state(unseen: timedelta, *, draining: bool, stale_after: timedelta) -> WorkerState:
+    """What to call a process that was not heard of for so long: silent at first, later gone."""
+    if unseen > max(GONE_AFTER, 2 * stale_after):
+        return "gone"
+    if unseen > stale_after:
+        return "silent"
+    return "draining" if draining else "alive"
 
 
 def cap_for(queue_count: int) -> int:

@@ -111,7 +111,8 @@ def test_an_empty_queue_says_what_to_do(root: Client) -> None:
 @pytest.mark.django_db
 def test_alerts_name_what_needs_somebody(root: Client) -> None:
     add_worker()
-    add_worker("box:2:b/1", seen="10 min")
+    add_worker("box:2:b/1", seen="5 min")
+    add_worker("box:3:c/1", seen="11 min")
     insert_job(queue="mail x")
     insert_job(queue="paused")
     execute("INSERT INTO awa.queue_meta (queue, paused) VALUES ('paused', true)")
@@ -121,6 +122,7 @@ def test_alerts_name_what_needs_somebody(root: Client) -> None:
     assert "Queue paused is paused" in seen
     assert "Promotion is 3 min behind. Nobody does it." in seen
     assert "The process box:2:b/1 has not been heard of for long." in seen
+    assert "box:3:c/1" not in seen  # gone for good: nobody can do anything about it
     assert "No worker is running" not in seen
 
 

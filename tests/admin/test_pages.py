@@ -239,13 +239,14 @@ def test_small_pages_show_what_matters(root: Client) -> None:
         cursor.execute(
             "INSERT INTO awa.runtime_instances (name, hostname, pid, version, draining, last_seen_at) VALUES "
             "('a', 'h', 1, '1', false, now()), ('b', 'h', 2, '1', true, now()), "
-            "('c', 'h', 3, '1', false, now() - interval '1 hour')"
+            "('c', 'h', 3, '1', false, now() - interval '5 minutes'), "
+            "('d', 'h', 4, '1', true, now() - interval '11 minutes')"
         )
     cron = root.get(url("cronjob")).content.decode()
     assert cron.count("03:00:00 UTC<") == 2 * 11  # the next one, and ten behind it
     assert cron.count("cannot be computed") == 2
     workers = root.get(url("runtimeinstance")).content.decode()
-    assert [workers.count(f">{word}<") for word in ("alive", "draining", "silent")] == [1, 1, 1]
+    assert [workers.count(f">{word}<") for word in ("alive", "draining", "silent", "gone")] == [1] * 4
     assert root.get(url("leaderlease")).content.decode().count("nobody") == 6
 
 

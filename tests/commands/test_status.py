@@ -46,7 +46,8 @@ def fill() -> None:
     execute(
         "INSERT INTO awa.runtime_instances (name, supervisor, hostname, pid, version, queues, concurrency, "
         "running_count, last_seen_at) VALUES ('w', NULL, 'host', 7, '1', '{mail}', 0, 1, now()), "
-        "('w-1', 'w', 'host', 8, '1', '{mail}', 4, 1, now() - interval '5 minutes')"
+        "('w-1', 'w', 'host', 8, '1', '{mail}', 4, 1, now() - interval '5 minutes'), "
+        "('w-2', 'w', 'host', 9, '1', '{mail}', 4, 0, now() - interval '11 minutes')"
     )
     execute("UPDATE awa.leaders SET holder = 'w', expires_at = now() + interval '20 s' WHERE duty = 'cron'")
     execute(
@@ -69,7 +70,8 @@ def test_document_has_every_number(manage: Manage) -> None:
     assert 1_200 <= reports["oldest_overdue_seconds"] < 1_300
     assert found["longest_wait_seconds"] == reports["oldest_overdue_seconds"]
     assert found["promotion_lag_seconds"] == pytest.approx(reports["oldest_overdue_seconds"], abs=60)
-    assert [worker["name"] for worker in found["workers"]] == ["w", "w-1"]
+    told = [(worker["name"], worker["state"]) for worker in found["workers"]]
+    assert told == [("w", "alive"), ("w-1", "silent"), ("w-2", "gone")]
     assert found["leaders"][0]["holder"] == "w"
     assert found["leaders"][1]["holder"] is None
     assert [span["completed"] for span in found["throughput"]] == [3, 6, 9]
@@ -85,7 +87,17 @@ def test_screen_shows_the_same(manage: Manage) -> None:
     fill()
     for terminal in (False, True):
         text = manage("awa_status", terminal=terminal).stdout
-        for expected in ("mail", "10 min", "paused by ann", "20 min", "silent", "nobody", "15 min", "0 s"):
+        for expected in (
+            "mail",
+            "10 min",
+            "paused by ann",
+            "20 min",
+            "silent",
+            "gone",
+            "nobody",
+            "15 min",
+            "0 s",
+        ):
             assert expected in text, terminal
 
 

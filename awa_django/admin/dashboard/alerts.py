@@ -12,6 +12,7 @@ from django.utils.translation import ngettext
 
 from awa_django.admin.dashboard.format import duration, number
 from awa_django.admin.dashboard.processes import is_silent
+from awa_django.conf import get_settings
 from awa_django.storage.dashboard import Snapshot
 
 # Promotion is a matter of PROMOTE_INTERVAL; this covers that another leader takes over.
@@ -39,7 +40,8 @@ def alerts(snapshot: Snapshot, *, names_workers: bool) -> list[Alert]:
 
 
 def _of_silence(snapshot: Snapshot) -> Iterator[Alert]:
-    silent = [worker.name for worker in snapshot.processes.workers if is_silent(worker)]
+    stale_after = get_settings().stale_after
+    silent = [worker.name for worker in snapshot.processes.workers if worker.state(stale_after) == "silent"]
     if silent:
         text = ngettext(
             "The process %(name)s has not been heard of for long.",

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from awa_django.admin.base import distance, show_instant
 from awa_django.admin.dashboard.format import duration, number
-from awa_django.admin.words import SCHEDULE_STATES
+from awa_django.admin.words import SCHEDULE_STATES, WORKER_STATES
 from awa_django.conf import get_settings
 from awa_django.cron import next_fires
 from awa_django.errors import ConfigurationError
@@ -26,7 +26,7 @@ FIRES_SHOWN = 3
 
 
 def is_silent(worker: WorkerStatus) -> bool:
-    """Whether it has not been heard of for STALE_AFTER."""
+    """Whether it has not been heard of for STALE_AFTER; one that is gone by now is, too."""
     return worker.is_silent(get_settings().stale_after)
 
 
@@ -36,11 +36,12 @@ def worker_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
     for job in snapshot.processes.running:
         running[job.worker or ""].append(job)
     rows = [_worker(snapshot, worker, running.pop(worker.name, [])) for worker in snapshot.processes.workers]
+    silent, tone = WORKER_STATES["silent"]
     rows += [
         {
             "name": name or _("unknown"),
-            "health": _("silent"),
-            "health_tone": "failed",
+            "health": silent,
+            "health_tone": tone,
             **_jobs(snapshot, jobs),
         }
         for name, jobs in sorted(running.items())
@@ -72,12 +73,7 @@ def schedule_rows(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _worker(snapshot: Snapshot, worker: WorkerStatus, jobs: list[RunningJob]) -> dict[str, Any]:
-    if is_silent(worker):
-        health, tone = _("silent"), "failed"
-    elif worker.draining:
-        health, tone = _("draining"), "retryable"
-    else:
-        health, tone = _("alive"), "completed"
+    health, tone = WORKER_STATES[worker.state(get_settings().stale_after)]
     return {
         "name": worker.name,
         "is_child": worker.supervisor is not None,

@@ -12,10 +12,12 @@ from django.core.management.base import CommandError
 from awa_django.conf import get_settings
 from awa_django.management import arguments, status
 from awa_django.management.base import MISUSED, NOT_AS_ASKED, OperatorCommand
-from awa_django.management.output import Cell, duration, instant, number, shorten
+from awa_django.management.output import Cell, Style, duration, instant, number, shorten
 from awa_django.management.status import Status
 from awa_django.storage.inspect import SCHEMA_VERSION
-from awa_django.storage.status import FAILED_CAP, QueueStatus, Throughput
+from awa_django.storage.status import FAILED_CAP, QueueStatus, Throughput, WorkerState
+
+_STYLES: dict[WorkerState, Style] = {"alive": "good", "draining": "warning", "silent": "bad", "gone": "dim"}
 
 
 class Command(OperatorCommand):
@@ -154,8 +156,7 @@ def _slow(seconds: float | None, bound: float) -> Any:
 
 def _worker_rows(found: Status) -> Iterator[tuple[Cell | str, ...]]:
     for worker in found.workers:
-        is_silent = worker.is_silent(get_settings().stale_after)
-        state = "silent" if is_silent else "draining" if worker.draining else "alive"
+        state = worker.state(get_settings().stale_after)
         yield (
             worker.name if worker.supervisor is None else f"  {worker.name}",
             worker.hostname,
@@ -165,7 +166,7 @@ def _worker_rows(found: Status) -> Iterator[tuple[Cell | str, ...]]:
             ", ".join(worker.queues) if worker.supervisor is None else "",
             duration(max((found.now - worker.started_at).total_seconds(), 0)),
             Cell(f"{shorten(max(worker.unseen_seconds, 0))} ago", is_number=True),
-            Cell(state, "bad" if is_silent else "warning" if worker.draining else "good"),
+            Cell(state, _STYLES[state]),
         )
 
 
@@ -195,7 +196,10 @@ def _document(found: Status) -> dict[str, Any]:
         "longest_wait_seconds": found.longest_wait(),
         "count_cap": found.cap,
         "queues": [status.queue_document(queue, cap=found.cap) for queue in found.queues],
-        "workers": [worker._asdict() for worker in found.workers],
+        "workers": [
+            {**worker._asdict(), "state": worker.state(get_settings().stale_after)}
+            for worker in found.workers
+        ],
         "leaders": [leader._asdict() for leader in found.leaders],
         "throughput": [
             {
