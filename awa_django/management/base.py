@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 not all is as asked or as it should be, 2 the command line
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from argparse import SUPPRESS, ArgumentParser
 from typing import Any
 
@@ -16,14 +17,14 @@ from django.utils.connection import ConnectionDoesNotExist
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
 from awa_django.logs import printable
-from awa_django.management.output import Output
+from awa_django.management.output import Output, Style
 
 NOT_AS_ASKED, MISUSED, NOT_ASKED = 1, 2, 3
 # undefined_table, undefined_column, invalid_schema_name; insufficient_privilege; query_canceled.
 _NOT_INSTALLED, _MAY_NOT, _TOOK_TOO_LONG = {"42P01", "42703", "3F000"}, "42501", "57014"
 
 
-class OperatorCommand(BaseCommand):
+class OperatorCommand(BaseCommand, ABC):
     """A command of verbs or of none. ``out`` prints; ``options`` are those of the command line."""
 
     requires_system_checks = ()
@@ -33,6 +34,11 @@ class OperatorCommand(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", help="the alias to work on; the queue's own by default")
         parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+    @staticmethod
+    def take_verbs(parser: ArgumentParser) -> Any:
+        """What ``add_verb`` adds to."""
+        return parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def add_verb(self, verbs: Any, name: str, text: str) -> ArgumentParser:
         """A parser of a verb, which takes the shared options too: before it or behind it."""
@@ -69,9 +75,16 @@ class OperatorCommand(BaseCommand):
         given: str | None = self.options["database"]
         return given or get_settings().database
 
+    @abstractmethod
     def perform(self) -> int:
         """Do what the options say; the exit code."""
-        raise NotImplementedError
+
+    def answer(self, document: dict[str, Any], text: str, style: Style = "") -> None:
+        """Say what was done: as a document, or on one line."""
+        if self.options["json"]:
+            self.out.document(document)
+        else:
+            self.out.line(text, style)
 
     def note(self, text: str) -> None:
         """Say something beside the answer, on stderr."""

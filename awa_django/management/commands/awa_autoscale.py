@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
 
 from awa_django import scaling
 from awa_django.conf import get_settings
 from awa_django.management import arguments
 from awa_django.management.base import OperatorCommand
 from awa_django.management.output import duration, number
+from awa_django.scaling import Wanted
 
 
 class Command(OperatorCommand):
@@ -42,29 +46,9 @@ class Command(OperatorCommand):
         if self.options["queues"]:
             names = [name.strip() for name in self.options["queues"].split(",") if name.strip()]
         found = scaling.ask(self.alias, queues=names, target=target, slots_per_worker=self.options["slots"])
-        slots = scaling.rounded(sum(each.load for each in found))
-        per_worker = min((each.slots_per_worker for each in found), default=scaling.DEFAULT_SLOTS)
-        workers = math.ceil(slots / per_worker)
+        total = _Total(found)
         if self.options["json"]:
-            self.out.document(
-                {
-                    "target_seconds": target.total_seconds(),
-                    "slots": slots,
-                    "slots_per_worker": per_worker,
-                    "workers": workers,
-                    "queues": [
-                        {
-                            "queue": each.queue,
-                            "waiting": each.waiting,
-                            "running": each.running,
-                            "mean_seconds": each.mean_seconds,
-                            "slots": each.slots,
-                            "workers": each.workers,
-                        }
-                        for each in found
-                    ],
-                }
-            )
+            self.out.document(_document(found, total, target))
             return 0
         self.out.table(
             ("QUEUE", "WAITING", "RUNNING", "MEAN RUN", "SLOTS", "WORKERS"),
@@ -80,5 +64,35 @@ class Command(OperatorCommand):
                 for each in found
             ],
         )
-        self.out.line(f"together {workers} {'worker' if workers == 1 else 'workers'} of {per_worker} slots")
+        workers = f"{total.workers} {'worker' if total.workers == 1 else 'workers'}"
+        self.out.line(f"together {workers} of {total.slots_per_worker} slots")
         return 0
+
+
+class _Total:
+    """What all the queues want together, of workers as small as the smallest."""
+
+    def __init__(self, found: Sequence[Wanted]) -> None:
+        self.slots = scaling.rounded(sum(each.load for each in found))
+        self.slots_per_worker = min((each.slots_per_worker for each in found), default=scaling.DEFAULT_SLOTS)
+        self.workers = math.ceil(self.slots / self.slots_per_worker)
+
+
+def _document(found: Sequence[Wanted], total: _Total, target: timedelta) -> dict[str, Any]:
+    return {
+        "target_seconds": target.total_seconds(),
+        "slots": total.slots,
+        "slots_per_worker": total.slots_per_worker,
+        "workers": total.workers,
+        "queues": [
+            {
+                "queue": each.queue,
+                "waiting": each.waiting,
+                "running": each.running,
+                "mean_seconds": each.mean_seconds,
+                "slots": each.slots,
+                "workers": each.workers,
+            }
+            for each in found
+        ],
+    }

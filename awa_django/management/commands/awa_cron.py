@@ -26,7 +26,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verbs = self.take_verbs(parser)
         self.add_verb(verbs, "list", "all schedules, each with its next fire")
         verb = self.add_verb(verbs, "next", "the next fire times of a schedule")
         verb.add_argument("name")
@@ -98,10 +98,7 @@ class Command(OperatorCommand):
         self._say({"paused": False, "changed": changed}, text)
 
     def _say(self, document: dict[str, Any], text: str) -> None:
-        if self.options["json"]:
-            self.out.document({"name": self.options["name"], **document})
-        else:
-            self.out.line(text)
+        self.answer({"name": self.options["name"], **document}, text)
 
 
 def _row(schedule: ListedSchedule) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verbs = self.take_verbs(parser)
         listing = self.add_verb(verbs, "list", "the newest jobs that match")
         selection.add_filter(listing)
         listing.add_argument("--limit", type=arguments.positive, default=20, metavar="N", help="default: 20")

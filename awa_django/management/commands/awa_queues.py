@@ -28,7 +28,7 @@ class Command(OperatorCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        verbs = self.take_verbs(parser)
         self.add_verb(verbs, "list", "what waits, runs and failed in each queue")
         pause = self.add_verb(verbs, "pause", "stop claims from a queue; jobs that run go on")
         pause.add_argument("name")
@@ -91,14 +91,10 @@ class Command(OperatorCommand):
         return until
 
     def _say(self, result: operations.QueueResult, text: str, until: datetime | None) -> None:
-        if self.options["json"]:
-            self.out.document(
-                {
-                    "queue": result.queue,
-                    "paused": result.paused,
-                    "changed": result.changed,
-                    "paused_until": until,
-                }
-            )
-        else:
-            self.out.line(text, "good" if result.changed else "")
+        document = {
+            "queue": result.queue,
+            "paused": result.paused,
+            "changed": result.changed,
+            "paused_until": until,
+        }
+        self.answer(document, text, "good" if result.changed else "")
