@@ -21,6 +21,7 @@ from tests.param_ids import is_unlike
 pytest_plugins = [
     "tests.fault_report",
     "tests.quick_flush",
+    "tests.registries",
     "tests.scratch_database",
     "tests.worker_fixtures",
 ]

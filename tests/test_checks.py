@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.checks import run_checks
 
-from awa_django import job, periodic, registry
+from awa_django import job, periodic
 from awa_django.checks import check_database, check_declarations, check_time_zone
 from awa_django.router import AwaRouter
 
@@ -13,10 +13,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
 
-@pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_handlers", "_by_alias", "_periodic"):
-        monkeypatch.setattr(registry, name, {})
+pytestmark = pytest.mark.usefixtures("empty_registry")
 
 
 def ids(messages: Any) -> list[str]:

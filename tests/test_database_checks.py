@@ -11,7 +11,6 @@ from django.core.management.base import SystemCheckError
 from django.db import connection, connections
 
 from awa_django import job
-from awa_django import registry as handlers
 from awa_django.database_checks import check_queue_database
 from awa_django.storage.inspect import SCHEMA_VERSION
 from tests.factories import insert_job
@@ -32,10 +31,7 @@ def run(statement: str, *values: int | str) -> None:
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_handlers", "_by_alias"):
-        monkeypatch.setattr(handlers, name, {})
-
+def known(empty_registry: None) -> None:
     @job(kind="checks.known", aliases=["checks.older"])
     def known() -> None: ...
 

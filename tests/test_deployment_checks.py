@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 from django.core.checks import run_checks
 
-from awa_django import job, registry
+from awa_django import job
 from awa_django.deployment_checks import check_deployment
 
+pytestmark = pytest.mark.usefixtures("empty_registry")
 KEPT = {"CONN_MAX_AGE": 60, "CONN_HEALTH_CHECKS": True}
-
-
-@pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_handlers", "_by_alias"):
-        monkeypatch.setattr(registry, name, {})
 
 
 @pytest.mark.parametrize(

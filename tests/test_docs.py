@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unittest
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -31,13 +30,9 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.fixture
-def snippets() -> Iterator[dict[str, Any]]:
-    """The namespace in which the README is run, as its module would be; its jobs are forgotten after."""
-    namespace: dict[str, Any] = {"__name__": "readme.tasks"}
-    yield namespace
-    for handler in registry.handlers():
-        if handler.function.__module__ == "readme.tasks":
-            registry.unregister(handler)
+def snippets(registered: None) -> dict[str, Any]:
+    """The namespace in which the README is run, as its module would be."""
+    return {"__name__": "readme.tasks"}
 
 
 @pytest.mark.django_db

@@ -22,7 +22,7 @@ from django.core.management import get_commands, load_command_class
 from django.db import connection, transaction
 
 import awa_django
-from awa_django import conf, registry
+from awa_django import conf
 from awa_django.testing import drain, enqueued_jobs
 from example_project import shop
 from example_project.shop import models
@@ -69,13 +69,11 @@ def pages_with(language: str) -> list[str]:
 
 
 @pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def module(monkeypatch: pytest.MonkeyPatch, empty_registry: None) -> ModuleType:
     """The module ``shop.tasks`` of a project that has the models of the example, and no job yet."""
     module = ModuleType("shop.tasks")
     for name, known in (("shop", shop), ("shop.models", models), ("shop.tasks", module)):
         monkeypatch.setitem(sys.modules, name, known)
-    for name in ("_handlers", "_by_alias", "_periodic"):
-        monkeypatch.setattr(registry, name, {})
     # What a settings module has at hand.
     module.__dict__.update(timedelta=timedelta, DATABASES={"default": {}})
     return module

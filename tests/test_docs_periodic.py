@@ -24,10 +24,8 @@ ROW = re.compile(r"^\| `([^`]+)` \| (\w+/\w+) \| (\d{4}-\d\d-\d\d)[^|]* \|([^|]*
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def page(empty_registry: None) -> dict[str, Any]:
     """The names of the page, as a module of a project that has no other job."""
-    for name in ("_handlers", "_by_alias", "_periodic"):
-        monkeypatch.setattr(registry, name, {})
     names: dict[str, Any] = {"__name__": "shop.tasks"}
     exec(blocks(PAGE, "python")[0], names)
     return names

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from awa_django import registry
 from awa_django.testing import drain
 from tests.test_docs import blocks
 
@@ -15,14 +13,11 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def page() -> Iterator[dict[str, Any]]:
-    """The names that the page's first block declares, as its module would; its jobs are forgotten after."""
+def page(registered: None) -> dict[str, Any]:
+    """The names that the page's first block declares, as its module would."""
     names: dict[str, Any] = {"__name__": "shop.retried.tasks"}
     exec(blocks("docs/retries.md", "python")[0], names)
-    yield names
-    for handler in registry.handlers():
-        if handler.function.__module__ == "shop.retried.tasks":
-            registry.unregister(handler)
+    return names
 
 
 def test_the_page_runs(page: dict[str, Any]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from awa_django import registry
 from awa_django.testing import drain
 from tests.tasks_support import framework, needs_options
 from tests.test_docs import blocks
@@ -20,15 +18,11 @@ PAGE = "docs/django-tasks.md"
 
 
 @pytest.fixture
-def module() -> Iterator[ModuleType]:
-    """The module of the page, whose tasks are forgotten after."""
+def module(monkeypatch: pytest.MonkeyPatch, registered: None) -> ModuleType:
+    """The module of the page."""
     module = ModuleType("shop.tasks")
-    sys.modules["shop.tasks"] = module
-    yield module
-    del sys.modules["shop.tasks"]
-    for handler in registry.handlers():
-        if handler.function.__module__ == "shop.tasks":
-            registry.unregister(handler)
+    monkeypatch.setitem(sys.modules, "shop.tasks", module)
+    return module
 
 
 @needs_options

@@ -26,11 +26,7 @@ from awa_django.enqueue.options import prepare
 from awa_django.jobs.declare import default_kind
 from tests.param_ids import named
 
-
-@pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_handlers", "_by_alias", "_periodic"):
-        monkeypatch.setattr(registry, name, {})
+pytestmark = pytest.mark.usefixtures("empty_registry")
 
 
 def send_receipt(order_id: int, to: str = "") -> str:

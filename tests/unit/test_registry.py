@@ -14,11 +14,7 @@ from awa_django.errors import ConfigurationError, UnknownJobKind
 from awa_django.registry import Handler, PeriodicJob
 from awa_django.retry import Exponential, Fixed
 
-
-@pytest.fixture(autouse=True)
-def empty_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_handlers", "_by_alias", "_periodic"):
-        monkeypatch.setattr(registry, name, {})
+pytestmark = pytest.mark.usefixtures("empty_registry")
 
 
 def one(order_id: int = 1) -> None: ...

@@ -8,21 +8,11 @@ from typing import Any
 
 import pytest
 
-from awa_django import registry
 from awa_django.worker.database import Session
 from awa_django.worker.leader import Leader
 from tests.worker.completer_desk import CompleterDesk
 
 Sessions = Callable[[], Session]
-
-
-@pytest.fixture
-def registered() -> Iterator[None]:
-    """Handlers that a test declares are forgotten after it."""
-    before = set(registry.kinds())
-    yield
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from awa_django import operations, registry
+from awa_django import operations
 from awa_django.jobs import Job, job
 from awa_django.outcomes import Snooze
 from awa_django.retry import Fixed
@@ -32,14 +32,8 @@ ran: list[int] = []
 
 
 @pytest.fixture(autouse=True)
-def registered() -> Iterator[None]:
-    """Handlers that a test declares are forgotten after it."""
+def nothing_ran(registered: None) -> None:
     ran.clear()
-    before = registry.handlers()
-    yield
-    for handler in registry.handlers():
-        if handler not in before:
-            registry.unregister(handler)
 
 
 def declared(**options: Any) -> Job[Any, Any]:

@@ -4,7 +4,6 @@ in it when that fails."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -13,7 +12,6 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 
-from awa_django import registry
 from awa_django.jobs import job
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Deferral, Outcome, Release
@@ -57,11 +55,8 @@ class Handled:
 
 
 @pytest.fixture
-def handled() -> Iterator[Handled]:
-    before = set(registry.kinds())
-    yield Handled()
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
+def handled(registered: None) -> Handled:
+    return Handled()
 
 
 both = pytest.mark.parametrize(

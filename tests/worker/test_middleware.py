@@ -14,7 +14,6 @@ from django.db import connection
 from django.utils import timezone, translation
 from django.utils.decorators import async_only_middleware, sync_and_async_middleware
 
-from awa_django import registry
 from awa_django.carry import traceparent
 from awa_django.context import JobContext
 from awa_django.errors import ConfigurationError
@@ -33,15 +32,12 @@ seen: list[object] = []
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh(registered: None) -> Iterator[None]:
     """No chain of an earlier test, and no handler of this one after it."""
     seen.clear()
-    before = set(registry.kinds())
     middleware._chain.cache_clear()
     yield
     middleware._chain.cache_clear()
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
 
 
 @sync_and_async_middleware
