@@ -1,11 +1,14 @@
 """OperatorCommand: the options, errors and exit codes that the operator's commands share.
 
 Exit codes: 0 done, 1 not all is as asked or as it should be, 2 the command line was not understood,
-3 the database could not be asked.
+3 the database could not be asked, 141 who reads the answer has seen enough (``| head``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from abc import ABC, abstractmethod
 from argparse import SUPPRESS, ArgumentParser
 from typing import Any
@@ -20,6 +23,8 @@ from awa_django.logs import printable
 from awa_django.management.output import Output, Style
 
 NOT_AS_ASKED, MISUSED, NOT_ASKED = 1, 2, 3
+# What a shell says of a program that SIGPIPE has ended.
+READER_IS_GONE = 141
 # undefined_table, undefined_column, invalid_schema_name; insufficient_privilege; query_canceled.
 _NOT_INSTALLED, _MAY_NOT, _TOOK_TOO_LONG = {"42P01", "42703", "3F000"}, "42501", "57014"
 
@@ -57,6 +62,10 @@ class OperatorCommand(BaseCommand, ABC):
             if connections[alias].vendor != "postgresql":
                 raise CommandError(f"the alias {alias!r} is no PostgreSQL database", returncode=NOT_ASKED)
             code = self.perform()
+            self.stdout.flush()
+        except BrokenPipeError:
+            _drop_what_is_buffered()
+            raise SystemExit(READER_IS_GONE) from None
         except ConnectionDoesNotExist:
             known = ", ".join(map(repr, connections))
             raise CommandError(
@@ -89,6 +98,12 @@ class OperatorCommand(BaseCommand, ABC):
     def note(self, text: str) -> None:
         """Say something beside the answer, on stderr."""
         self.stderr.write(printable(text), self.style.WARNING)
+
+
+def _drop_what_is_buffered() -> None:
+    """Or the interpreter would try to write it at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):  # stdout may be no file, or closed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
 
 
 def what_is_wrong(exc: Exception) -> str:

@@ -93,3 +93,23 @@ def test_processes_end_with_their_codes(worker_env: dict[str, str], clean_queue:
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert error in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_reader_that_has_seen_enough_is_no_error(worker_env: dict[str, str], clean_queue: None) -> None:
+    """``awa_cron list | head``: the pipe is closed before anything is written."""
+    for unbuffered in ("", "1"):
+        command = [sys.executable, str(PROJECT_DIR / "manage.py"), "awa_cron", "list"]
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            done = subprocess.run(
+                command,
+                env={**worker_env, "PYTHONUNBUFFERED": unbuffered},
+                stdout=writing,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=110,
+            )
+        finally:
+            os.close(writing)
+        assert (done.returncode, done.stderr) == (141, "")
