@@ -114,8 +114,9 @@ def _read() -> AwaSettings:
     for key, value in given.items():
         read = _READERS.get(key)
         if read is None:
-            near = difflib.get_close_matches(str(key).upper(), _READERS, n=1, cutoff=0.0)
-            raise ConfigurationError(f"AWA has no key {key!r}: did you mean {near[0]!r}?")
+            near = difflib.get_close_matches(str(key).upper(), _READERS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_READERS))}"
+            raise ConfigurationError(f"AWA has no key {key!r}: {hint}")
         try:
             values[key.lower()] = read(value, f"AWA[{key!r}]")
         except ConfigurationError:

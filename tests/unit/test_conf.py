@@ -91,8 +91,12 @@ def test_unknown_key_names_the_nearest(settings: Any) -> None:
     settings.AWA = {"database": "x"}
     with pytest.raises(ConfigurationError, match="did you mean 'DATABASE'"):
         get_settings()
-    settings.AWA = {7: "x"}
-    with pytest.raises(ConfigurationError, match="no key 7"):
+
+
+@pytest.mark.parametrize("key", ["COLOUR", 7])
+def test_unknown_key_like_no_other_is_told_which_there_are(settings: Any, key: object) -> None:
+    settings.AWA = {key: "x"}
+    with pytest.raises(ConfigurationError, match=rf"no key {key!r}: there are .*DATABASE, .*TIMEOUT"):
         get_settings()
 
 
