@@ -14,6 +14,11 @@ from awa_django.exposition import CONTENT_TYPE
 from awa_django.metrics import render
 
 PERMISSION = "awa.view_queuestats"
+# For a person with a browser or with curl; the same whether or not there is a token.
+NOT_ALLOWED = (
+    "Send the token of AWA['METRICS_TOKEN'] as `Authorization: Bearer ...`, or log in to the admin\n"
+    f"as a member of staff with the permission {PERMISSION}.\n"
+)
 
 
 @require_safe
@@ -26,7 +31,9 @@ def metrics(request: HttpRequest) -> HttpResponse:
     statistics. Answers 401 to others, and 503 when the database does not answer in time.
     """
     if not (_has_token(request) or _is_staff(request)):
-        return HttpResponse(status=401, headers={"WWW-Authenticate": 'Bearer realm="metrics"'})
+        return HttpResponse(
+            NOT_ALLOWED, "text/plain", status=401, headers={"WWW-Authenticate": 'Bearer realm="metrics"'}
+        )
     try:
         text = render()
     except (DatabaseError, InterfaceError) as exc:

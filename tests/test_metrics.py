@@ -254,7 +254,8 @@ def test_token_lets_a_scraper_in(token: str | None, header: str, status: int) ->
     assert response.status_code == status
     if status == 401:
         assert response["WWW-Authenticate"].startswith("Bearer")
-        assert b"awa_" not in response.content
+        assert b"awa_queue" not in response.content
+        assert b"METRICS_TOKEN" in response.content
 
 
 def test_metrics_are_for_staff_with_the_permission_otherwise() -> None:
