@@ -99,6 +99,9 @@ class Supervisor:
             except psycopg.OperationalError as exc:
                 logger.error("the database does not answer: %s", exc)
                 return EXIT_CANNOT_START
+            except psycopg.errors.InsufficientPrivilege as exc:
+                logger.error("this database role may not do what a worker does (docs/roles.md): %s", exc)
+                return EXIT_CANNOT_START
             logger.info("worker %s serves %s", self.name, ", ".join(sorted(self.options.queues)))
             for service in self._services:
                 service.start()

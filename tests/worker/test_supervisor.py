@@ -43,6 +43,24 @@ def test_database_that_does_not_answer_is_said_once_and_at_the_end(
     ]
 
 
+def test_role_without_the_grants_of_a_worker_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise psycopg.errors.InsufficientPrivilege("permission denied for table schema_version")
+
+    worker = Supervisor(make_options(queues="default", known_queues=[]))
+    monkeypatch.setattr(supervisor, "check_schema", refuse)
+    with worker._poke, worker._poked:
+        assert worker.run() == EXIT_CANNOT_START
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "this database role may not do what a worker does (docs/roles.md): "
+        "permission denied for table schema_version"
+    )
+    assert record.exc_info is None
+
+
 @pytest.mark.parametrize("is_signalled", [True, False], ids=["signalled", "forkserver alone"])
 def test_signal_to_the_whole_group_while_children_start_is_a_stop(
     monkeypatch: pytest.MonkeyPatch, is_signalled: bool
