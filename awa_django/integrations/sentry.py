@@ -1,6 +1,7 @@
 """Sentry: a failed attempt is an event, with the job's facts, in a scope of its own.
 
-``report_failures`` (or ``report_last_failures``) goes into ``AWA["MIDDLEWARE"]``; with "traceparent" in
+``report_failures`` (or ``report_last_failures``) goes into ``AWA["MIDDLEWARE"]``, and after it
+``monitor_schedules`` for monitors of periodic jobs; with "traceparent" in
 ``AWA["CARRY"]`` the event is part of the trace of who enqueued the job. docs/sentry.md.
 """
 
@@ -15,10 +16,10 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction
 from django.utils.decorators import sync_and_async_middleware
 
-from awa_django import carry, registry
+from awa_django import carry
 from awa_django.context import JobContext
 from awa_django.enqueue.around import Enqueuing
-from awa_django.errors import TerminalError
+from awa_django.integrations.ends import judged
 
 try:
     import sentry_sdk
@@ -28,8 +29,10 @@ except ImportError as exc:
         "awa_django.integrations.sentry needs Sentry's SDK: pip install 'awa-django[sentry]'"
     ) from exc
 
-# What the child process waits for at its end, in seconds: until its events are sent.
-FLUSH_WITHIN = 5.0
+from awa_django.integrations.monitors import MonitorOptions, flush, monitor_schedules, monitors
+
+__all__ = ["MonitorOptions", "monitor_schedules", "monitors", "report_failures", "report_last_failures"]
+
 _ORIGIN = "auto.queue.awa"
 _DATABASE_MODULES = ("django.db", "psycopg")
 
@@ -59,11 +62,6 @@ def publish_span(enqueuing: Enqueuing) -> Iterator[None]:
             carry.traceparent.reset(token)
         if not enqueuing.is_batch:
             span.set_data("messaging.message.id", str(enqueuing.answers[0].id))
-
-
-def flush() -> None:
-    """Send what is not yet sent: a worker's process ends without Python's own ``atexit``."""
-    sentry_sdk.flush(FLUSH_WITHIN)
 
 
 # The other ends of the middleware: round each enqueue, and at the end of a worker's process.
@@ -126,12 +124,12 @@ def _job(context: JobContext, *, only_last: bool) -> Iterator[None]:
 
 
 def _report(context: JobContext, exc: BaseException, *, only_last: bool) -> None:
-    handler = registry.find(context.kind)
-    if handler is not None and isinstance(exc, handler.discard_on) and not isinstance(exc, TerminalError):
+    end = judged(context, exc)
+    if end == "discarded":
         return  # asked for, and no failure
     if isinstance(exc, asyncio.CancelledError) and not _is_timed_out(context):
         return  # an operator's wish
-    is_last = _is_last(context, exc, handler)
+    is_last = end == "failed"
     if only_last and not is_last:
         return
     sentry_sdk.set_tag("awa.last_attempt", "yes" if is_last else "no")
@@ -141,14 +139,6 @@ def _report(context: JobContext, exc: BaseException, *, only_last: bool) -> None
         mechanism={"type": "awa", "handled": False},
     )
     sentry_sdk.capture_event(event, hint)
-
-
-def _is_last(context: JobContext, exc: BaseException, handler: registry.Handler | None) -> bool:
-    """Whether the job fails for good; one whose ``max_age`` ends before its next attempt is not foreseen."""
-    if context.attempt >= context.max_attempts or isinstance(exc, TerminalError):
-        return True
-    retried = None if handler is None else handler.retry_on
-    return retried is not None and isinstance(exc, Exception) and not isinstance(exc, retried)
 
 
 def _is_timed_out(context: JobContext) -> bool:

@@ -13,9 +13,6 @@ from typing import Any
 import pytest
 import sentry_sdk
 from django.db import connection
-from sentry_sdk.client import NonRecordingClient
-from sentry_sdk.envelope import Envelope
-from sentry_sdk.transport import Transport
 
 from awa_django import registry
 from awa_django.enqueue.around import hooks
@@ -25,52 +22,11 @@ from awa_django.storage.rows import ClaimedJob
 from awa_django.testing import drain, enqueued_jobs
 from awa_django.worker import middleware
 from awa_django.worker.attempt import run_attempt, run_attempt_async
+from tests.integrations.conftest import Start
 
 EVERY = "awa_django.integrations.sentry.report_failures"
 LAST = "awa_django.integrations.sentry.report_last_failures"
 SECRET = "4111-1111"
-
-
-class Collector(Transport):
-    """Keeps what would be sent."""
-
-    def __init__(self, options: Any = None) -> None:
-        super().__init__(options)
-        self.sent: list[dict[str, Any]] = []
-
-    def capture_envelope(self, envelope: Envelope) -> None:
-        self.sent += [item.payload.json or {} for item in envelope.items]
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [each for each in self.sent if each.get("type") != "transaction"]
-
-    @property
-    def transactions(self) -> list[dict[str, Any]]:
-        return [each for each in self.sent if each.get("type") == "transaction"]
-
-
-Start = Callable[..., Collector]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """``start(**options)`` is the transport of a client; nothing of Python or Django is patched."""
-
-    def start(**options: Any) -> Collector:
-        collector = Collector()
-        client = sentry_sdk.Client(
-            dsn="http://key@127.0.0.1/1",
-            transport=collector,
-            default_integrations=False,
-            auto_enabling_integrations=False,
-            **options,
-        )
-        sentry_sdk.get_global_scope().set_client(client)
-        return collector
-
-    yield start
-    sentry_sdk.get_global_scope().set_client(NonRecordingClient())
 
 
 @pytest.fixture(autouse=True)
