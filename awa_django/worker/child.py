@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import logging
 import os
 import signal
+import sys
+import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from typing import NoReturn
 
 from awa_django import failpoints
 from awa_django.conf import get_settings
@@ -32,6 +36,8 @@ logger = get_logger(__name__)
 HOUSEKEEPING = 0.25
 # Its supervisor is gone, so nobody beats: what ends this long before staleness still counts.
 ORPHAN_MARGIN = timedelta(seconds=5)
+# Seconds that what jobs have registered for the end of their process may take.
+EXIT_PATIENCE = 5.0
 
 # What the supervisor says.
 WAKE, STOP = "wake", "stop"
@@ -78,13 +84,28 @@ def run_child(spec: ChildSpec, pipe: Connection) -> None:
     middleware.stop()
     with contextlib.suppress(OSError):  # the supervisor may be gone
         pipe.send((ENDED, ""))
-    # Threads of the user's own may still run: they have no say in when the process ends.
-    logging.shutdown()
-    os._exit(0)
+    _leave()
 
 
 def _leave_to_supervisor(number: int, frame: object) -> None:
     pass
+
+
+def _leave() -> NoReturn:
+    """End as an interpreter does, by ``atexit`` (daemonic processes too), but without its wait for threads.
+
+    Those of the user's own may still run: they have no say in when the process ends.
+    """
+    try:
+        watchdog = threading.Timer(EXIT_PATIENCE, os._exit, [0])
+        watchdog.daemon = True
+        watchdog.start()
+        atexit._run_exitfuncs()
+    finally:
+        for flush in (logging.shutdown, sys.stdout.flush, sys.stderr.flush):
+            with contextlib.suppress(Exception):  # there may be no such stream
+                flush()
+        os._exit(0)
 
 
 class Child:
