@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db import OperationalError, transaction
 from django.db.migrations.operations.base import Operation
 
-from awa_django.conf import get_settings
+from awa_django.migrations._queue_alias import leads_to_queue
 
 # Milliseconds that a migration waits for a lock on a table: behind one that waits, all others queue up.
 # A lock_timeout of the role's own counts instead.
@@ -41,7 +41,7 @@ MIGRATION_LOCK = 0x6177616D696772
 class RunSQLFile(Operation):
     """Run ``sql/<name>.sql`` forwards and ``sql/<name>.reverse.sql`` backwards.
 
-    Only on PostgreSQL and only on the alias of ``AWA["DATABASE"]``; elsewhere it does nothing.
+    Only on PostgreSQL and only where the alias of ``AWA["DATABASE"]`` leads; elsewhere it does nothing.
     ``awa.schema_version`` has a row for each file applied: under a transaction advisory lock it
     makes a second process that migrates at the same time find the work done and skip it.
     """
@@ -123,7 +123,7 @@ class RunSQLFile(Operation):
         )
 
     def _applies_to(self, connection: Any) -> bool:
-        return bool(connection.vendor == "postgresql" and connection.alias == get_settings().database)
+        return leads_to_queue(connection)
 
     def _is_applied(self, schema_editor: Any, default: bool = False) -> bool:
         """Whether the file's row is there; takes the lock, so the answer holds until the commit."""

@@ -15,6 +15,7 @@ import pytest
 from django.core.management import call_command
 
 from awa_django.migrations._run_sql import MIGRATION_LOCK
+from awa_django.storage.inspect import SCHEMA_VERSION
 from tests.conftest import PROJECT_DIR
 from tests.scratch_database import Query
 from tests.waiting import wait_until
@@ -171,29 +172,47 @@ def test_an_interrupted_migration_is_completed_by_the_next(scratch_url: str, scr
 
 @pytest.fixture
 def settings_dir(tmp_path: Path) -> Path:
-    """Settings with two aliases on the scratch database, and one on SQLite."""
+    """Settings with three aliases on the scratch database, and one on SQLite."""
     (tmp_path / "two_databases.py").write_text(
+        "import os\n"
         "from example_project.settings import *\n"
-        "DATABASES['queue'] = dict(DATABASES['default'])\n"
+        "main = DATABASES['default']\n"
+        "DATABASES['same'] = {**main, 'CONN_MAX_AGE': 60}\n"
+        # The same server by another name, as if there were a pooler in between.
+        "DATABASES['pooled'] = {**main, **{key: f'{main[key]},{main[key]}' for key in ('HOST', 'PORT')}}\n"
         "DATABASES['lite'] = {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}\n"
-        "AWA = {'DATABASE': 'queue'}\n"
+        "AWA = {'DATABASE': os.environ.get('QUEUE_ALIAS', 'default')}\n"
     )
     return tmp_path
 
 
-def test_only_the_configured_alias_gets_the_schema(
-    scratch_url: str, scratch: Query, settings_dir: Path
-) -> None:
-    others = {
+def two_databases(settings_dir: Path, queue_alias: str) -> dict[str, str]:
+    return {
         "DJANGO_SETTINGS_MODULE": "two_databases",
         "PYTHONPATH": os.pathsep.join([str(settings_dir), str(PROJECT_DIR)]),
+        "QUEUE_ALIAS": queue_alias,
     }
+
+
+def test_an_alias_that_is_not_the_queues_gets_no_schema_and_keeps_it_from_no_other(
+    scratch_url: str, scratch: Query, settings_dir: Path
+) -> None:
+    """Where they led to one database nothing ever made it: Django had written down that it was applied."""
+    others = two_databases(settings_dir, "pooled")
     manage(scratch_url, "migrate", "awa", **others)
     assert not exists(scratch)
     assert scratch("SELECT count(*) > 0 FROM django_migrations WHERE app = 'awa'") == [(True,)]
 
-    scratch("DROP TABLE django_migrations")  # both aliases are the same database here
-    manage(scratch_url, "migrate", "awa", "--database", "queue", **others)
+    manage(scratch_url, "migrate", "awa", "0004", "--database", "pooled", **others)
+    assert scratch("SELECT max(version) FROM awa.schema_version") == [(4,)]
+    manage(scratch_url, "migrate", "awa", "--database", "pooled", **others)
+    assert scratch("SELECT max(version) FROM awa.schema_version") == [(SCHEMA_VERSION,)]
+
+
+def test_an_alias_with_the_address_of_the_queues_makes_the_schema(
+    scratch_url: str, scratch: Query, settings_dir: Path
+) -> None:
+    manage(scratch_url, "migrate", "awa", **two_databases(settings_dir, "same"))
     assert exists(scratch)
 
 
