@@ -23,7 +23,9 @@ def explain_end(job: JobFacts) -> Reason:
             took = spell(job.finalized_at - job.attempted_at)
             text = _("It has run: completed {when}, after {span}.").format(when=when, span=took)
         return Reason("completed", text)
-    again = _("Retry it when the cause is gone: it gets all its attempts again.")
+    again = _(
+        "Retry it when the cause is gone (manage.py awa_jobs retry {id}): it gets all its attempts again."
+    ).format(id=job.id)
     outcome = job.outcome_of_end
     if outcome == "superseded":
         text = _("It ended {when} because another job holds its unique key.").format(when=when)

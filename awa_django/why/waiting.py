@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import shlex
 from collections.abc import Iterator
@@ -70,6 +71,7 @@ def explain_wait(connection: Connection, job: JobFacts) -> Iterator[Reason]:
 
 def _future(job: JobFacts) -> Reason:
     when = tell_instant(job, job.run_at)
+    sooner = _("Run it now (manage.py awa_jobs run-now {id}), or reschedule it.").format(id=job.id)
     if job.state == JobState.RETRYABLE:
         text = _("It waits for its next attempt ({attempt} of {most}), {when}. The last one: {error}").format(
             attempt=min(job.attempt + 1, job.max_attempts),
@@ -77,8 +79,8 @@ def _future(job: JobFacts) -> Reason:
             when=when,
             error=tell_error(job),
         )
-        return Reason("retry_later", text, _("Run it now, or reschedule it."))
-    return Reason("future", _("It is due {when}.").format(when=when), _("Run it now, or reschedule it."))
+        return Reason("retry_later", text, sooner)
+    return Reason("future", _("It is due {when}.").format(when=when), sooner)
 
 
 def _paused(job: JobFacts) -> Reason:
@@ -96,7 +98,8 @@ def _paused(job: JobFacts) -> Reason:
         since=tell_instant(job, job.paused_at),
         until=tell_instant(job, job.paused_until),
     )
-    return Reason("paused", text, _("Resume the queue."))
+    advice = _("Resume the queue (manage.py awa_queues resume {queue}).").format(queue=shlex.quote(job.queue))
+    return Reason("paused", text, advice)
 
 
 def _promotion(job: JobFacts, queue: QueueFacts) -> Reason:
@@ -136,7 +139,9 @@ def _unserved(job: JobFacts, queue: QueueFacts) -> Iterator[Reason]:
         )
         code = "worker_draining"
     elif queue.silent_count:
-        text = _("No live worker serves its queue {queue}: the last one was heard of {when}.")
+        text = _(
+            "No live worker serves its queue {queue}. One that never said goodbye was last heard of {when}."
+        )
         code = "worker_silent"
     elif queue.supervisor_count:
         text = _("The worker of its queue {queue} runs, but none of its child processes does.")
@@ -159,7 +164,7 @@ def _unserved(job: JobFacts, queue: QueueFacts) -> Iterator[Reason]:
 def _unknown_kind(job: JobFacts) -> Iterator[Reason]:
     """No process can see what the live workers know: only what they declared, and what they put back."""
     times = int(min(_number(job.unknown_count) or 0, MOST_TIMES))
-    advice = _("Deploy its handler to the workers, or give the kind as an alias of another one.")
+    advice = _advice_on_kind(job.kind)
     if times:
         text = ngettext(
             "A worker without a handler of its kind {kind} put it back {count} time.",
@@ -172,6 +177,18 @@ def _unknown_kind(job: JobFacts) -> Iterator[Reason]:
             kind=job.kind
         )
         yield Reason("unknown_kind", text, advice)
+
+
+def _advice_on_kind(kind: str) -> str:
+    similar = (
+        [] if registry.find(kind) else difflib.get_close_matches(kind, registry.kinds(), n=1, cutoff=0.8)
+    )
+    if similar:
+        return _(
+            "Is {similar} meant? After a rename give this kind as an alias of that one; "
+            "after a typing error cancel this job, and enqueue it anew."
+        ).format(similar=similar[0])
+    return _("Deploy its handler to the workers, or give the kind as an alias of another one.")
 
 
 def _conflict(job: JobFacts) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from awa_django import operations
+from awa_django import operations, registry
 from awa_django.storage.claim import ClaimRequest, claim_one
 from awa_django.storage.finalize import defer
 from awa_django.storage.promote import promote
@@ -118,6 +118,23 @@ def test_a_kind_that_nobody_knows(served: None) -> None:
     assert reason.code == "unknown_kind"
     run_sql("INSERT INTO awa.job_kinds (kind) VALUES ('tests.nobody')")  # seen in the tables, not declared
     assert codes(insert_job(kind="tests.nobody"))[0] == "unknown_kind"
+
+
+def test_a_kind_that_is_spelled_much_like_another_one(served: None) -> None:
+    [known, *_] = sorted(registry.kinds(), key=len, reverse=True)
+    reason, *_ = explain(insert_job(kind=known[:-1]))
+    assert (reason.code, f"Is {known} meant?" in reason.advice) == ("unknown_kind", True)
+    reason, *_ = explain(insert_job(kind="q"))
+    assert (reason.code, reason.advice[:6]) == ("unknown_kind", "Deploy")
+
+
+def test_an_advice_names_the_command(served: None) -> None:
+    operations.pause_queue("it's mine")
+    paused, *_ = explain(insert_job(queue="it's mine"))
+    assert "manage.py awa_queues resume 'it'\"'\"'s mine'" in paused.advice
+    for state, verb in (("scheduled", "run-now"), ("failed", "retry")):
+        job_id = insert_job(state)
+        assert f"manage.py awa_jobs {verb} {job_id})" in only(job_id).advice
 
 
 def test_a_kind_that_workers_put_back(served: None) -> None:
