@@ -8,6 +8,8 @@ from typing import Any
 
 from django.db.models import F, Func, TextField, Value
 from django.db.models.functions import Cast
+from django.utils.dateparse import parse_datetime
+from django.utils.timezone import is_aware
 
 from awa_django.errors import JobNotFound
 from awa_django.management.output import Cell, Output, Raw, instant, number
@@ -71,7 +73,7 @@ def show(out: Output, job: dict[str, Any]) -> None:
         ("queue", job["queue"]),
         ("state", Cell(job["state"], STYLES.get(job["state"], ""))),  # type: ignore[arg-type]
         ("priority", number(job["priority"])),
-        ("attempts", f"{job['attempt']} of {job['max_attempts']}, {job['run_lease']} claims"),
+        ("attempts", f"{job['attempt']} of {job['max_attempts']}, {_counted(job['run_lease'], 'claim')}"),
         *((label, instant(job[name])) for name, label in INSTANTS.items() if job[name] is not None),
     ]
     if job["worker"] is not None:
@@ -95,12 +97,25 @@ def _show_entry(out: Output, entry: dict[str, Any]) -> None:
     who = entry["by"] or entry["worker"]
     known = [
         f"attempt {_text(entry['attempt'])}" if entry["attempt"] is not None else "",
-        *(_text(part) for part in (entry["outcome"], entry["at"], who) if part is not None),
+        *(_text(part) for part in (entry["outcome"], _when(entry["at"]), who) if part is not None),
     ]
     out.line("error: " + ", ".join(filter(None, known)), "bad")
     for name in ("class", "error", "traceback", "more"):
         if entry[name] is not None:
             out.block(_text(entry[name]))
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _when(value: object) -> object:
+    """An instant of the history as the job's own are shown; what is none, as it stands there."""
+    try:
+        parsed = parse_datetime(value) if isinstance(value, str) else None
+        return instant(parsed) if parsed is not None and is_aware(parsed) else value
+    except (ValueError, OverflowError):
+        return value
 
 
 def _text(value: object) -> str:

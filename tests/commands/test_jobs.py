@@ -197,6 +197,26 @@ def test_show_has_everything_exact_and_masked(manage: Manage) -> None:
 
 
 @pytest.mark.django_db
+def test_show_tells_all_instants_alike(manage: Manage) -> None:
+    instants = [
+        "2026-01-01T10:00:00.004512+00:00",
+        "0001-01-01T00:00:00+14:00",
+        "2026-13-01T10:00:00Z",
+        "soon",
+    ]
+    entries = [{"at": at, "outcome": "failed"} for at in instants]
+    job_id = insert_job("failed", attempt=2, run_lease=1, errors=entries)
+    lines = manage("awa_jobs", "show", job_id).stdout.splitlines()
+    assert [line for line in lines if line.startswith("error")] == [
+        "error: failed, soon",
+        "error: failed, 2026-13-01T10:00:00Z",
+        "error: failed, 0001-01-01T00:00:00+14:00",
+        "error: failed, 2026-01-01 10:00:00 UTC",
+    ]
+    assert any(line.endswith(", 1 claim") for line in lines)
+
+
+@pytest.mark.django_db
 def test_show_stands_whatever_is_in_the_errors(manage: Manage) -> None:
     job_id = insert_job("failed", kind=HOSTILE, args={HOSTILE: HOSTILE})
     entry = r"""{"error": {"a": 1}, "at": 5, "by": "\u001b[2Jx"}"""
