@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal
 
 from awa_django import registry
@@ -22,3 +23,13 @@ def judged(context: JobContext, exc: BaseException) -> Literal["discarded", "fai
     if retried is not None and isinstance(exc, Exception) and not isinstance(exc, retried):
         return "failed"
     return "retried"
+
+
+def is_timed_out(context: JobContext) -> bool:
+    """Whether the run has had the time of its ``timeout``."""
+    return context.deadline is not None and datetime.now(UTC) >= context.deadline
+
+
+def is_withdrawn(context: JobContext) -> bool:
+    """Whether somebody cancelled the job, or its lease may be another's by now: nobody waits for its end."""
+    return context.is_cancelled and not is_timed_out(context)

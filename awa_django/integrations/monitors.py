@@ -20,7 +20,7 @@ from awa_django import registry
 from awa_django.context import JobContext
 from awa_django.cron import MACROS
 from awa_django.errors import ConfigurationError
-from awa_django.integrations.ends import judged
+from awa_django.integrations.ends import is_withdrawn, judged
 from awa_django.outcomes import RetryAfter, Snooze
 
 # What the child process waits for at its end, in seconds: until what it has for Sentry is sent.
@@ -120,14 +120,15 @@ def _checked_in(context: JobContext, configure: Callable[[str], dict[str, object
         yield ends
     except BaseException as exc:
         end = judged(context, exc)
-        if end != "retried":
+        if end != "retried" and not is_withdrawn(context):
             check_in(status=MonitorStatus.ERROR if end == "failed" else MonitorStatus.OK)
         raise
-    if isinstance(ends.value, RetryAfter):
-        if context.attempt >= context.max_attempts:
-            check_in(status=MonitorStatus.ERROR)
-    elif not isinstance(ends.value, Snooze):
+    if isinstance(ends.value, Snooze) or is_withdrawn(context):
+        return
+    if not isinstance(ends.value, RetryAfter):
         check_in(status=MonitorStatus.OK)
+    elif context.attempt >= context.max_attempts:
+        check_in(status=MonitorStatus.ERROR)
 
 
 def _monitor(name: str, options: Mapping[str, object] | None) -> dict[str, Any] | None:

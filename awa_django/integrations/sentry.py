@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from asgiref.sync import iscoroutinefunction
@@ -19,7 +18,7 @@ from django.utils.decorators import sync_and_async_middleware
 from awa_django import carry
 from awa_django.context import JobContext
 from awa_django.enqueue.around import Enqueuing
-from awa_django.integrations.ends import judged
+from awa_django.integrations.ends import is_timed_out, judged
 
 try:
     import sentry_sdk
@@ -127,7 +126,7 @@ def _report(context: JobContext, exc: BaseException, *, only_last: bool) -> None
     end = judged(context, exc)
     if end == "discarded":
         return  # asked for, and no failure
-    if isinstance(exc, asyncio.CancelledError) and not _is_timed_out(context):
+    if isinstance(exc, asyncio.CancelledError) and not is_timed_out(context):
         return  # an operator's wish
     is_last = end == "failed"
     if only_last and not is_last:
@@ -139,10 +138,6 @@ def _report(context: JobContext, exc: BaseException, *, only_last: bool) -> None
         mechanism={"type": "awa", "handled": False},
     )
     sentry_sdk.capture_event(event, hint)
-
-
-def _is_timed_out(context: JobContext) -> bool:
-    return context.deadline is not None and datetime.now(UTC) >= context.deadline
 
 
 def _facts(context: JobContext) -> dict[str, object]:

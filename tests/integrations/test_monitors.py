@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,8 +18,10 @@ from awa_django.integrations.sentry import monitors
 from awa_django.jobs import job
 from awa_django.outcomes import Cancel, RetryAfter, Snooze
 from awa_django.storage.cron_jobs import fire_cron_job
+from awa_django.storage.rows import ClaimedJob
 from awa_django.testing import drain
 from awa_django.worker import middleware
+from awa_django.worker.attempt import run_attempt
 from awa_django.worker.cron_scheduler import declare_schedule
 from tests.integrations.conftest import Collector, Start
 
@@ -186,6 +189,22 @@ def test_schedule_of_other_code_checks_in_without_saying_how_it_is(start: Start)
     drain()
     assert statuses(sentry) == ["in_progress", "ok"]
     assert "monitor_config" not in sentry.check_ins[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "timeout", "told"),
+    [(nothing, None, []), (stumble, None, []), (nothing, 1e-6, ["ok"]), (stumble, 1e-6, ["error"])],
+    ids=["returns", "raises", "late", "late and raises"],
+)
+def test_job_that_is_cancelled_or_lost_tells_no_end_and_one_that_is_late_does(
+    start: Start, function: Callable[..., Any], timeout: float | None, told: list[str]
+) -> None:
+    sentry = start()
+    declared = job(kind="tests.monitors.lost", max_attempts=1)(function)
+    metadata = {"awa:cron": {"name": NIGHTLY, "fire_at": "2026-01-01T03:30:00+00:00"}, "awa:timeout": timeout}
+    claimed = ClaimedJob(1, 1, "tests.monitors.lost", "default", 1, 1, "{}", json.dumps(metadata), None)
+    run_attempt(claimed, declared.handler, worker="w", cancelled=lambda: True)
+    assert statuses(sentry) == ["in_progress", *told]
 
 
 @pytest.mark.parametrize(
