@@ -24,7 +24,7 @@ def explain_end(job: JobFacts) -> Reason:
             text = _("It has run: completed {when}, after {span}.").format(when=when, span=took)
         return Reason("completed", text)
     again = _(
-        "Retry it when the cause is gone (manage.py awa_jobs retry {id}): it gets all its attempts again."
+        "Retry it when the cause is gone; it gets all its attempts again: manage.py awa_jobs retry {id}"
     ).format(id=job.id)
     outcome = job.outcome_of_end
     if outcome == "superseded":

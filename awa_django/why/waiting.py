@@ -71,7 +71,7 @@ def explain_wait(connection: Connection, job: JobFacts) -> Iterator[Reason]:
 
 def _future(job: JobFacts) -> Reason:
     when = tell_instant(job, job.run_at)
-    sooner = _("Run it now (manage.py awa_jobs run-now {id}), or reschedule it.").format(id=job.id)
+    sooner = _("Run it now, or reschedule it: manage.py awa_jobs run-now {id}").format(id=job.id)
     if job.state == JobState.RETRYABLE:
         text = _("It waits for its next attempt ({attempt} of {most}), {when}. The last one: {error}").format(
             attempt=min(job.attempt + 1, job.max_attempts),
@@ -98,7 +98,7 @@ def _paused(job: JobFacts) -> Reason:
         since=tell_instant(job, job.paused_at),
         until=tell_instant(job, job.paused_until),
     )
-    advice = _("Resume the queue (manage.py awa_queues resume {queue}).").format(queue=shlex.quote(job.queue))
+    advice = _("Resume the queue: manage.py awa_queues resume {queue}").format(queue=shlex.quote(job.queue))
     return Reason("paused", text, advice)
 
 

@@ -134,7 +134,7 @@ def test_an_advice_names_the_command(served: None) -> None:
     assert "manage.py awa_queues resume 'it'\"'\"'s mine'" in paused.advice
     for state, verb in (("scheduled", "run-now"), ("failed", "retry")):
         job_id = insert_job(state)
-        assert f"manage.py awa_jobs {verb} {job_id})" in only(job_id).advice
+        assert f"manage.py awa_jobs {verb} {job_id}" in only(job_id).advice
 
 
 def test_a_kind_that_workers_put_back(served: None) -> None:
