@@ -70,13 +70,14 @@ def installed(database_url: str) -> Iterator[Installed]:
     with psycopg.connect(database_url, autocommit=True) as server:
         server.execute(f"CREATE DATABASE {name}".encode())
         try:
+            server.execute(documented(0, name).encode())
             for role in ROLES:
-                server.execute(f"CREATE ROLE {role}{SUFFIX} LOGIN PASSWORD '{PASSWORD}'".encode())
+                server.execute(f"ALTER ROLE {role}{SUFFIX} PASSWORD '{PASSWORD}'".encode())
             target.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-            target.execute(documented(0, name))
+            target.execute(documented(1, name))
             manage(target.url_of("awa_migrator"), "migrate")
             with target.session("awa_migrator") as migrator:
-                migrator.execute(documented(1, name).encode())
+                migrator.execute(documented(2, name).encode())
             yield target
         finally:
             server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())

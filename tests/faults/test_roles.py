@@ -18,6 +18,7 @@ from tests.faults.roles import (
     UNIQUE,
     Become,
     Installed,
+    documented,
     drain_as_worker,
     refused,
 )
@@ -31,6 +32,21 @@ FOR_NO_ONE = (
     "CREATE OR REPLACE FUNCTION awa.wake(text[]) RETURNS boolean LANGUAGE sql AS 'SELECT true'",
     "DELETE FROM awa.schema_version",
 )
+
+
+def test_grants_of_the_projects_own_tables_hold_for_later_ones(installed: Installed) -> None:
+    with installed.session("awa_migrator") as migrator, migrator.transaction(force_rollback=True):
+        migrator.execute(documented(3, installed.name).encode())
+        migrator.execute("CREATE TABLE public.later (id bigserial)")
+        for role in ("awa_producer", "awa_worker", "awa_operator"):
+            for table in ("public.auth_user", "public.later"):
+                granted = migrator.execute(
+                    "SELECT has_table_privilege(%(role)s, %(table)s, 'SELECT'), "
+                    "has_table_privilege(%(role)s, %(table)s, 'TRUNCATE'), "
+                    "has_sequence_privilege(%(role)s, pg_get_serial_sequence(%(table)s, 'id'), 'USAGE')",
+                    {"role": role + SUFFIX, "table": table},
+                )
+                assert granted.fetchone() == (True, False, True), (role, table)
 
 
 @pytest.mark.fault("F89", injected=F89 + "a producer enqueues in every way, then tries what it may not")
