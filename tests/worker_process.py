@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ START_TIMEOUT = 60.0
 
 
 class WorkerProcess:
-    """Started at once, with its log in a file; ``arguments`` are the command's own.
+    """Started at once, with its log in a file; ``arguments`` are the command's own. It does not outlive us.
 
     ``project`` is the directory whose ``manage.py`` it is: another release's code.
     """
@@ -41,6 +42,9 @@ class WorkerProcess:
             "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
             "TEST_AWA": json.dumps(awa or {}),
         }
+        # The kernel tells of the end of a thread. Only that of the main one is the end of the process.
+        if threading.current_thread() is threading.main_thread():
+            self._env["TEST_STARTED_BY"] = str(os.getpid())
         with log.open("ab") as output:
             self.process = subprocess.Popen(
                 [sys.executable, str(project / "manage.py"), "awa_worker", *arguments],

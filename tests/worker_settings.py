@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
+import sys
 
 from example_project.settings import *  # noqa: F403
+
+# Whoever kills pytest does not mean to leave its workers to the machine. The signal is for one process: not
+# for its children, which read this too.
+if sys.platform == "linux" and os.environ.get("TEST_STARTED_BY") == str(os.getppid()):
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 # Without the shop, whose periodic job would come between the tests' own.
 INSTALLED_APPS = [app for app in INSTALLED_APPS if app != "example_project.shop"]  # noqa: F405
