@@ -279,9 +279,11 @@ def test_reload_gives_back_what_runs_and_starts_anew(
     worker.wait_ready(database.connection)
     database.connection.execute("INSERT INTO awa.jobs (kind) VALUES ('edited_jobs.edited')")
     wait_until(lambda: database.effects("edited") == [1], message=worker.text)
+    source.write_text("def half(:")
+    wait_until(lambda: "the changed code does not start" in worker.text(), message=worker.text)
     edited = tmp_path / "edited"
     edited.write_text(EDITED.format(seconds=0, version=2))
-    edited.replace(source)  # at once, as an editor does it: half of it is never seen
+    edited.replace(source)  # at once, as an editor does it
     wait_until(lambda: database.states() == {"completed": 1}, message=worker.text)
     assert worker.stop() == 0
     assert database.effects("edited") == [1, 2]
