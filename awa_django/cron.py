@@ -57,6 +57,13 @@ class Due(NamedTuple):
 
 def validate(expr: str, timezone: str) -> None:
     """Raises: ConfigurationError naming the expression or the zone that cannot be used."""
+    # Both are stored as texts: a ZoneInfo, which other libraries take, has one in its ``key``.
+    for what, value, example in (
+        ("cron expression", expr, "0 9 * * mon-fri"),
+        ("time zone", timezone, "Europe/Madrid"),
+    ):
+        if not isinstance(value, str):
+            raise ConfigurationError(f"a {what} is a string such as {example!r}, not {value!r}")
     if not next_fires(expr, timezone, datetime(2000, 1, 1, tzinfo=UTC), 1):
         raise ConfigurationError(f"cron expression {expr!r} never fires")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -233,6 +234,20 @@ def test_wrong_expression_is_refused_by_name(expr: str) -> None:
 def test_unknown_zone_is_refused_by_name(zone: str) -> None:
     with pytest.raises(ConfigurationError, match="no time zone"):
         validate("@daily", zone)
+
+
+@pytest.mark.parametrize(
+    ("expr", "zone", "message"),
+    [
+        ("@daily", ZoneInfo("Europe/Madrid"), "a time zone is a string"),
+        ("@daily", None, "a time zone is a string"),
+        (5, "UTC", "a cron expression is a string"),
+    ],
+    ids=["zone", "none", "number"],
+)
+def test_what_is_no_string_is_refused(expr: Any, zone: Any, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        validate(expr, zone)
 
 
 def test_good_declaration_is_accepted() -> None:
