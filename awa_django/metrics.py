@@ -169,24 +169,18 @@ def _wanted(wanted: Sequence[scaling.Wanted]) -> Iterator[Family]:
 
 
 def _workers(workers: Sequence[status.WorkerStatus]) -> Iterator[Family]:
-    supervisors = [each for each in workers if each.supervisor is None]
-    counts = {"alive": 0, "draining": 0, "silent": 0}
-    for each in supervisors:
-        counts[_state(each)] += 1
+    stale_after = get_settings().stale_after
+    counts: dict[status.WorkerState, int] = {"alive": 0, "draining": 0, "silent": 0}
+    slots = 0
+    for each in workers:
+        state = each.state(stale_after)
+        if each.supervisor is not None:
+            slots += each.concurrency if state == "alive" else 0
+        elif state in counts:  # of one that is gone an alarm has been raised, and has ended
+            counts[state] += 1
     samples: list[Sample] = [("", {"state": state}, count) for state, count in counts.items()]
     yield Family("awa_workers", "gauge", "Workers that say they live, by state.", samples)
-    children = [each for each in workers if each.supervisor is not None and _state(each) == "alive"]
-    yield gauge(
-        "awa_worker_slots",
-        "Jobs that the workers alive can run at once.",
-        sum(each.concurrency for each in children),
-    )
-
-
-def _state(worker: status.WorkerStatus) -> str:
-    if worker.is_silent(get_settings().stale_after):
-        return "silent"
-    return "draining" if worker.draining else "alive"
+    yield gauge("awa_worker_slots", "Jobs that the workers alive can run at once.", slots)
 
 
 def _totals(totals: Sequence[stats.Totals]) -> Iterator[Family]:

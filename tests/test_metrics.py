@@ -155,7 +155,9 @@ def test_workers_and_duties_are_told_by_state() -> None:
         "last_seen_at) VALUES "
         "('a', NULL, 'h', 1, '1', 0, false, now()), ('a/1', 'a', 'h', 2, '1', 4, false, now()), "
         "('b', NULL, 'h', 3, '1', 0, true, now()), ('b/1', 'b', 'h', 4, '1', 8, true, now()), "
-        "('c', NULL, 'h', 5, '1', 0, false, now() - interval '5 min')"
+        "('c', NULL, 'h', 5, '1', 0, false, now() - interval '5 min'), "
+        "('c/1', 'c', 'h', 6, '1', 16, false, now() - interval '5 min'), "
+        "('gone', NULL, 'h', 7, '1', 0, false, now() - interval '11 min')"
     )
     execute("UPDATE awa.leaders SET holder = 'a', expires_at = now() + interval '20 s' WHERE duty = 'cron'")
     found = samples(render())
