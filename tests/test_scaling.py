@@ -176,3 +176,11 @@ def test_command_refuses_a_number_that_is_none() -> None:
     for arguments in (["--slots", "0"], ["--target", "soon"]):
         with pytest.raises(CommandError):
             call_command("awa_autoscale", *arguments)
+
+
+@pytest.mark.django_db
+def test_command_says_of_a_queue_that_nobody_knows_it() -> None:
+    insert_job(queue="mail")
+    err = StringIO()
+    call_command("awa_autoscale", "--queues", "mail,mial,default", stdout=StringIO(), stderr=err)
+    assert err.getvalue().strip() == "no job, worker or schedule knows a queue 'mial'"

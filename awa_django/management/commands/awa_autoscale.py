@@ -8,12 +8,17 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from awa_django import scaling
+from django.db import connections
+
+from awa_django import registry, scaling
 from awa_django.conf import get_settings
 from awa_django.management import arguments
 from awa_django.management.base import OperatorCommand
 from awa_django.management.output import duration, number
 from awa_django.scaling import Wanted
+from awa_django.storage.queues import known_queues
+
+NAMES_AT_MOST = 10_000
 
 
 class Command(OperatorCommand):
@@ -45,6 +50,7 @@ class Command(OperatorCommand):
         names = None
         if self.options["queues"]:
             names = [name.strip() for name in self.options["queues"].split(",") if name.strip()]
+            self._note_unknown(names)
         found = scaling.ask(self.alias, queues=names, target=target, slots_per_worker=self.options["slots"])
         total = _Total(found)
         if self.options["json"]:
@@ -67,6 +73,12 @@ class Command(OperatorCommand):
         workers = f"{total.workers} {'worker' if total.workers == 1 else 'workers'}"
         self.out.line(f"together {workers} of {total.slots_per_worker} slots")
         return 0
+
+    def _note_unknown(self, names: list[str]) -> None:
+        """A name that is mistyped wants no worker, now and for ever."""
+        known = known_queues(connections[self.alias], limit=NAMES_AT_MOST)
+        for name in sorted(set(names) - {"default", *get_settings().queues, *registry.queues(), *known}):
+            self.note(f"no job, worker or schedule knows a queue {name!r}")
 
 
 class _Total:
