@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TextIO
 
 import psycopg
 from django.db import Error
@@ -34,6 +35,20 @@ def get_logger(name: str) -> logging.Logger:
     return logger
 
 
+def speak_on_a_terminal() -> None:
+    """Show whoever has started a worker by hand its log from INFO on, where the project says nothing of it.
+
+    With Django's default settings a person would see neither its start nor the jobs that are tried again.
+    """
+    logger = logging.getLogger("awa_django")
+    if logger.hasHandlers() or logger.level != logging.NOTSET or not _is_terminal(sys.stderr):
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+
 def printable(text: str) -> str:
     """The text on one line, with what a terminal would obey (escapes, line ends, bidi marks) spelled out."""
     if text.isprintable():
@@ -53,6 +68,13 @@ def shown(value: object) -> object:
         return value
     text = printable(value[:LONGEST_VALUE])
     return f"{text} [...]" if len(value) > LONGEST_VALUE else text
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    try:
+        return stream is not None and stream.isatty()
+    except ValueError:  # it is closed
+        return False
 
 
 def _without_raising(handle: Callable[[logging.LogRecord], None]) -> Callable[[logging.LogRecord], None]:

@@ -11,6 +11,8 @@ from importlib import import_module
 import django
 from django.apps import apps
 
+from awa_django.logs import speak_on_a_terminal
+
 # Where the supervisor leaves its ``sys.path`` for the forkserver, which has that of a bare interpreter.
 PATH_VARIABLE = "AWA_WORKER_PATH"
 
@@ -35,3 +37,4 @@ def set_up() -> None:
         with contextlib.suppress(ModuleNotFoundError):
             import_module("configurations.importer").install()
     django.setup()
+    speak_on_a_terminal()

@@ -6,12 +6,13 @@ import io
 import logging
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from awa_django.logs import LONGEST_VALUE, get_logger
+from awa_django.logs import LONGEST_VALUE, get_logger, speak_on_a_terminal
 from tests.conftest import PROJECT_DIR
 
 FORGED = "k\n2026-01-01 ERROR forged\r\x1b[2J\u2028\u202e\x85"
@@ -82,3 +83,47 @@ def test_fields_for_a_formatter_are_as_harmless_as_the_message(output: io.String
     line = output.getvalue().removesuffix("\n")
     assert line.isprintable()
     assert line.endswith("|5")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@contextmanager
+def unconfigured() -> Iterator[logging.Logger]:
+    """The package's logger as it is where no project says anything of it, and pytest does not listen."""
+    logger = logging.getLogger("awa_django")
+    before = (logger.handlers, logger.level, logger.propagate)
+    logger.handlers, logger.propagate = [], False
+    logger.setLevel(logging.NOTSET)
+    try:
+        yield logger
+    finally:
+        logger.handlers, level, logger.propagate = before
+        logger.setLevel(level)
+
+
+def test_a_person_at_a_terminal_sees_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    with unconfigured():
+        speak_on_a_terminal()
+        speak_on_a_terminal()  # the children inherit what the forkserver has
+        get_logger("awa_django.test_logs").info("worker %s serves mail", "w-1")
+    assert re.fullmatch(r"\d\d:\d\d:\d\d worker w-1 serves mail\n", terminal.getvalue())
+
+
+@pytest.mark.parametrize("where", ["in a pipe", "without stderr", "closed", "with a handler", "with a level"])
+def test_elsewhere_the_log_is_as_configured(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    closed = io.StringIO()
+    closed.close()
+    streams = {"in a pipe": io.StringIO(), "without stderr": None, "closed": closed}
+    monkeypatch.setattr("sys.stderr", streams.get(where, Terminal()))
+    with unconfigured() as logger:
+        if where == "with a handler":
+            logger.addHandler(logging.NullHandler())
+        if where == "with a level":
+            logger.setLevel(logging.ERROR)
+        before = (list(logger.handlers), logger.level)
+        speak_on_a_terminal()
+        assert (logger.handlers, logger.level) == before

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
-from awa_django.logs import get_logger
+from awa_django.logs import get_logger, speak_on_a_terminal
 from awa_django.worker.options import make_options
 from awa_django.worker.reloader import run_with_reloader
 from awa_django.worker.supervisor import Supervisor
@@ -65,6 +65,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **given: Any) -> None:
+        speak_on_a_terminal()
         settings = get_settings()
         known_queues = {"default", *settings.queues, *registry.queues()}
         timeout, max_time = given["shutdown_timeout"], given["max_time"]
