@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -116,14 +117,21 @@ def examine(
     return Health(worker, now - started_at, draining, loops, ready)
 
 
+class _ServerV6(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
 class HealthServer:
-    """Serves the health of one worker on ``host:port``."""
+    """Serves the health of one worker on ``host:port``, or ``[host]:port`` of IPv6."""
 
     def __init__(self, address: str, look: Callable[[], Health], measure: Callable[[], str]) -> None:
         """Raises: ConfigurationError when the address is none, or taken."""
         host, _, port = address.rpartition(":")
+        is_v6 = host.startswith("[") and host.endswith("]")
+        server = _ServerV6 if is_v6 else ThreadingHTTPServer
+        host = host[1:-1] if is_v6 else host
         try:
-            self._server = ThreadingHTTPServer((host or "127.0.0.1", int(port)), _handler(look, measure))
+            self._server = server((host or "127.0.0.1", int(port)), _handler(look, measure))
         except (OSError, ValueError, OverflowError) as exc:
             raise ConfigurationError(
                 f"AWA['HEALTH'] must be a free 'host:port', not {address!r}: {exc}"

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
+from errno import EADDRNOTAVAIL, EAFNOSUPPORT
 
 import pytest
 
@@ -128,8 +129,22 @@ def test_server_answers_by_health(server: tuple[HealthServer, list[Health]]) -> 
     assert ask(serving, "/metrics") == (200, "awa_worker_ready 1\n")
 
 
+def test_server_answers_by_ipv6() -> None:
+    try:
+        server = HealthServer("[::1]:0", lambda: health(Loop("good", 0.0, 1.0)), str)
+    except ConfigurationError as exc:
+        if isinstance(exc.__cause__, OSError) and exc.__cause__.errno in (EADDRNOTAVAIL, EAFNOSUPPORT):
+            pytest.skip("this machine has no IPv6")
+        raise
+    server.start()
+    with urllib.request.urlopen(f"http://[::1]:{server.port}/healthz", timeout=60) as answer:
+        assert answer.status == 200
+    server.stop()
+
+
 @pytest.mark.parametrize(
-    "address", ["nowhere", "127.0.0.1:high", "127.0.0.1:99999999", "no.such.host.invalid:1"]
+    "address",
+    ["[]:x", "[127.0.0.1]:0", "nowhere", "127.0.0.1:high", "127.0.0.1:99999999", "no.such.host.invalid:1"],
 )
 def test_unusable_address_is_refused_by_name(address: str) -> None:
     with pytest.raises(ConfigurationError, match="AWA\\['HEALTH'\\] must be a free 'host:port'"):
