@@ -50,8 +50,12 @@ class OperatorCommand(BaseCommand, ABC):
         verb: ArgumentParser = verbs.add_parser(name, help=text, description=text)
         verb.add_argument("--database", default=SUPPRESS, help="the alias to work on")
         verb.add_argument("--json", action="store_true", default=SUPPRESS, help="print one JSON document")
-        for option in ("--no-color", "--force-color"):
+        # Django's own, which it takes anywhere else on a command line.
+        for option in ("--no-color", "--force-color", "--traceback", "--skip-checks"):
             verb.add_argument(option, action="store_true", default=SUPPRESS, help=SUPPRESS)
+        for option in ("--settings", "--pythonpath"):
+            verb.add_argument(option, default=SUPPRESS, help=SUPPRESS)
+        verb.add_argument("-v", "--verbosity", type=int, choices=range(4), default=SUPPRESS, help=SUPPRESS)
         return verb
 
     def handle(self, *args: Any, **options: Any) -> None:

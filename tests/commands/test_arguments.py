@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.core.management import load_command_class
 from django.test import override_settings
 
 from awa_django.management.arguments import duration, instant, job_id
@@ -51,3 +52,13 @@ def test_bad_instants_are_refused(text: str) -> None:
 def test_bad_ids_are_refused(text: str) -> None:
     with pytest.raises(ArgumentTypeError, match="id of a job"):
         job_id(text)
+
+
+@pytest.mark.parametrize("verb", [("awa_jobs", "list"), ("awa_queues", "list"), ("awa_cron", "list")])
+def test_options_of_django_may_stand_behind_a_verb(verb: tuple[str, str]) -> None:
+    name, first = verb
+    options = ["--settings", "site.live", "--pythonpath", "src", "-v", "0", "--traceback", "--no-color"]
+    parser = load_command_class("awa_django", name).create_parser("manage.py", name)
+    parsed: Namespace = parser.parse_args([first, *options])
+    assert vars(parsed) == vars(parser.parse_args([*options, first]))
+    assert (parsed.settings, parsed.verbosity, parsed.traceback) == ("site.live", 0, True)
