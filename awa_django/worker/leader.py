@@ -49,10 +49,14 @@ class Leader(Service):
         return None
 
     def resign(self) -> None:
-        """Hold nothing any more, so that a successor need not wait."""
+        """Hold nothing any more, so that a successor need not wait; after the last tick."""
         self._until = {}
-        with self._session.use() as connection:
-            leases.resign(connection, holder=self._holder)
+        try:
+            with self._session.use() as connection:
+                leases.resign(connection, holder=self._holder)
+        finally:
+            self._session.close()
 
     def close(self) -> None:
+        """The session stays open for ``resign``."""
         self._until = {}

@@ -341,6 +341,7 @@ class Supervisor:
                 step()
             except psycopg.Error as exc:
                 logger.warning("the database does not answer at the end: %s", exc)
+        self.reconciler.close()  # what it has withdrawn by
 
     @contextlib.contextmanager
     def _signal_handlers(self) -> Iterator[None]:
