@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -13,22 +14,17 @@ from urllib.parse import unquote, urlsplit
 import psycopg
 
 from tests.clusters import free_port, own, run_as_owner
+from tests.test_docs import blocks
 from tests.waiting import wait_until
 
-CONFIG = """\
-[databases]
-postgres = host={host} port={server_port} dbname=postgres
 
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {port}
-unix_socket_dir =
-auth_type = scram-sha-256
-auth_file = {directory}/users.txt
-pool_mode = transaction
-default_pool_size = {pool_size}
-max_client_conn = 200
-"""
+def documented(**values: object) -> str:
+    """The configuration of docs/deployment.md, with these values of a machine in place of its own."""
+    [text] = [block for block in blocks("docs/deployment.md", "ini") if "[pgbouncer]" in block]
+    for name, value in values.items():
+        text, count = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
+        assert count == 1, name
+    return f"{text}unix_socket_dir =\n"
 
 
 @contextlib.contextmanager
@@ -37,18 +33,18 @@ def pooler(url: str, *, pool_size: int = 5) -> Iterator[str]:
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     assert program is not None, "pgbouncer is not installed"
     parts = urlsplit(url)
-    port = free_port()
+    port, name_of_it = free_port(), parts.path[1:]
     with tempfile.TemporaryDirectory(prefix="pooler-") as name:
         directory = Path(name)
         (directory / "users.txt").write_text(f'"{parts.username}" "{unquote(parts.password or "")}"\n')
         (directory / "pgbouncer.ini").write_text(
-            CONFIG.format(
-                host=parts.hostname,
-                server_port=parts.port,
-                port=port,
-                directory=directory,
-                pool_size=pool_size,
-            )
+            documented(
+                mysite=f"host={parts.hostname} port={parts.port} dbname={name_of_it}",
+                listen_addr="127.0.0.1",
+                listen_port=port,
+                auth_file=directory / "users.txt",
+                default_pool_size=pool_size,
+            ).replace("mysite =", f"{name_of_it} =")
         )
         for path in (directory, *directory.iterdir()):
             own(path)
