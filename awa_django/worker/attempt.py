@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime, timedelta
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
@@ -231,7 +232,7 @@ def _run_atomic(
     """The handler and its completion in one transaction: its database effects happen exactly once."""
     settings = get_settings()
     alias = settings.database
-    with transaction.atomic(using=alias):
+    with _transaction(job, alias):
         if not may_begin():  # a dead connection, or a new one, may have taken its time
             raise _EndsAs(Release(job.key))
         depth = len(connections[alias].atomic_blocks)
@@ -254,6 +255,24 @@ def _run_atomic(
             raise _EndsAs(outcome)
         failpoints.hit("before_commit")
     return outcome
+
+
+@contextmanager
+def _transaction(job: ClaimedJob, alias: str) -> Iterator[None]:
+    """``atomic``, after whose commit nothing is raised: the job is completed, whatever on_commit ran."""
+    committed: list[bool] = []
+    try:
+        with transaction.atomic(using=alias):
+            transaction.on_commit(lambda: committed.append(True), using=alias)  # before the handler's own
+            yield
+    except BaseException:
+        if not committed:
+            raise
+        logger.exception(
+            "job %s is completed, but what it gave to on_commit failed",
+            job.id,
+            extra={"job_id": job.id, "run_lease": job.run_lease, "kind": job.kind},
+        )
 
 
 class _EndsAs(Exception):

@@ -302,6 +302,22 @@ class TestAtomic:
         assert not connection.in_atomic_block
         assert (reload_job(job_id).state, audited()) == ("running", [])
 
+    def test_what_is_raised_after_the_commit_is_logged_and_changes_no_outcome(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """It was told, counted and logged as a retry of a run that was over, without a word of the error."""
+
+        @job(kind="t.hooked", atomic=True)
+        def hooked() -> None:
+            transaction.on_commit(lambda: json.loads("not after all"))
+
+        job_id = insert_job("running", run_lease=9)
+        assert run(hooked, claimed(id=job_id)) is None
+        assert reload_job(job_id).state == "completed"
+        [record] = [each for each in caplog.records if each.name == "awa_django.worker.attempt"]
+        assert record.getMessage() == f"job {job_id} is completed, but what it gave to on_commit failed"
+        assert "JSONDecodeError" in str(record.exc_text)
+
     def test_retention_of_zero_deletes_the_row_with_the_effects(self, atomic: Job[Any, Any]) -> None:
         job_id = insert_job("running", run_lease=9)
         with override_settings(AWA={"RETENTION": {"completed": 0}}):
