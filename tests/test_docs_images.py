@@ -67,7 +67,7 @@ def test_the_processes_have_every_service_and_session(worker: supervisor.Supervi
     names = {service.name for service in worker._services}
     assert names <= set(written)
     sessions = {session for session in written if re.fullmatch(r"\d+ sessions", session)}
-    of_child = len(child.session_names("awa"))
+    of_child = len(child.session_names("awa")) - 1  # without that of the scout, which is rare
     assert sessions == {"10 sessions", f"{of_child} sessions"}  # the ten: test_docs_connections.py
 
 

@@ -45,8 +45,8 @@ class Place(NamedTuple):
     job_id: int
 
 
-BEGINNING = Place(-99, datetime(1, 1, 2, tzinfo=UTC), 0)
 LOWEST_PRIORITY = 102
+BEGINNING = Place(-99, datetime(1, 1, 2, tzinfo=UTC), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,28 @@ def claim_behind(
         [Place(row[10], row[11], row[0]) for row in rows],
         rows[0][9] if rows else 0,
     )
+
+
+def left_behind(
+    connection: Connection, queue: str, places: Sequence[Place], excluded_kinds: Sequence[str]
+) -> tuple[list[Place], int]:
+    """Places right before the jobs that ``claim_behind`` would not find: the first of each priority, and the
+    first of those between that have no place. And how many pages of the claim index were read.
+    """
+    priorities = sorted(place.priority for place in places)
+    rows = fetch(
+        connection,
+        "left_behind",
+        queue=queue,
+        priorities=[place.priority for place in places],
+        run_ats=[place.run_at for place in places],
+        ids=[place.job_id for place in places],
+        after_priorities=[BEGINNING.priority, *priorities],
+        before_priorities=[*priorities, LOWEST_PRIORITY + 1],
+        excluded_kinds=list(excluded_kinds),
+    )
+    *found, (_, _, _, page_count) = rows
+    return [Place(priority, run_at, job_id - 1) for priority, run_at, job_id, _ in found], page_count
 
 
 def claimable(connection: Connection, request: ClaimRequest) -> list[int]:

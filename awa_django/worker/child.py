@@ -59,7 +59,7 @@ class ChildSpec:
 
 def session_names(application_name: str) -> list[str]:
     """The application names of a child's own sessions."""
-    return [f"{application_name}-claim", f"{application_name}-complete"]
+    return [f"{application_name}-claim", f"{application_name}-complete", f"{application_name}-scout"]
 
 
 def run_child(spec: ChildSpec, pipe: Connection) -> None:
@@ -113,7 +113,7 @@ class Child:
 
     def __init__(self, spec: ChildSpec) -> None:
         options = spec.options
-        claim_name, complete_name = session_names(spec.application_name)
+        claim_name, complete_name, scout_name = session_names(spec.application_name)
         slots = spec.slots.writer()
         self.holdings = Holdings(options.queues, options.concurrency, slots)
         self.completer = Completer(
@@ -126,6 +126,7 @@ class Child:
         self.executor = Executor(options=options, worker=spec.name, slots=slots, sink=self.completer)
         self.claimer = Claimer(
             session=Session(claim_name),
+            scout_session=Session(scout_name),
             worker=spec.name,
             options=options,
             slots=slots,

@@ -22,6 +22,7 @@ from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.executor import Executor
 from awa_django.worker.holdings import LONGEST_HOLD, MAX_PREFETCH, Holdings
 from awa_django.worker.options import WorkerOptions
+from awa_django.worker.scout import Scout
 from awa_django.worker.slots import Counter, SlotWriter
 from awa_django.worker.trouble import Trouble
 
@@ -46,6 +47,7 @@ class Claimer:
         self,
         *,
         session: Session,
+        scout_session: Session,
         worker: str,
         options: WorkerOptions,
         slots: SlotWriter,
@@ -61,6 +63,12 @@ class Claimer:
         self._budget = budget
         self._budget_lock = threading.Lock()
         self._cursor = ClaimCursor()
+        self._scout = Scout(
+            scout_session,
+            self._cursor,
+            excluded_kinds=lambda: tuple(self._excluded),
+            on_found=self.wake,
+        )
         self._empty_looks = 0
         self._largest = LARGEST_CLAIM
         self._excluded: set[str] = set()
@@ -125,6 +133,7 @@ class Claimer:
         asked_at = time.monotonic()
         with self._session.use() as connection:
             jobs = self._claim(connection, request)
+        self._scout.go()
         if not jobs:
             return self._found_nothing()
         failpoints.hit("after_claim")
@@ -220,6 +229,7 @@ class Claimer:
                 wait = trouble.met(exc)
             if wait and not self._stopping.is_set():
                 self._wake.wait(wait)
+        self._scout.stop()
         self._session.close()
 
 

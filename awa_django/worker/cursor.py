@@ -4,11 +4,12 @@ A claimed job leaves a dead entry at the head of its queue, a promoted one at th
 jobs. VACUUM takes them away, but not while somebody's snapshot is older: then each claim from the head
 walks over all that were ever claimed. So claims count the pages they read, and a queue with a long walk
 is searched behind the last job of each priority, and as a whole only now and then: what was retried,
-released, or committed late lies before.
+released, or committed late lies before. A scout does that beside the claims (scout.py), or else a claim.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
@@ -30,15 +31,22 @@ REST = 20.0
 LONGEST_REST = 1.0
 
 
+# Seconds that a scout's next search may be late before a claim does it, beyond three times its duration.
+LATE = 1.0
+
+
 class ClaimCursor:
-    """Where in each queue the claims of one process are. Used by one thread."""
+    """Where in each queue the claims of one process are. Used by the claimer, and by its scout."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._lock = threading.Lock()
         # Of the queues with a long walk: until when they rest.
         self._whole_at: dict[str, float] = {}
         # Behind which job of each of its priorities a queue is gone on with.
         self._places: dict[str, dict[int, Place]] = {}
+        # To which place of a priority the next claim has to go back, as somebody was found behind it.
+        self._back: dict[str, dict[int, Place]] = {}
         self._complete_at: float | None = None
 
     @property
@@ -49,38 +57,96 @@ class ClaimCursor:
     def claim(self, connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
         """Claim as ``storage.claim`` does; but a queue that rests is searched behind its places only."""
         now = self._clock()
-        resting = {
-            queue: self._whole_at[queue]
-            for queue in request.limits
-            if queue in self._places and now < self._whole_at[queue]
-        }
-        self._complete_at = min(resting.values(), default=None)
-        if self._whole_at.keys().isdisjoint(request.limits):
-            claimed = claim_and_measure(connection, request)
-        else:
-            places = {
-                queue: list(self._places[queue].values()) if queue in resting else [BEGINNING]
+        with self._lock:
+            resting = {
+                queue: self._whole_at[queue]
                 for queue in request.limits
+                if queue in self._places and now < self._whole_at[queue]
             }
+            places = {
+                queue: self._places_of(queue) if queue in resting else [BEGINNING] for queue in request.limits
+            }
+            is_long = not self._whole_at.keys().isdisjoint(request.limits)
+        self._complete_at = min(resting.values(), default=None)
+        if is_long:
             claimed = claim_behind(connection, request, places)
-        whole = _reached(request, claimed.jobs) - resting.keys()
-        if whole:
-            walk = claimed.page_count - ORDINARY_PAGES * len(request.limits)
-            # A claim that found nothing has counted nothing.
-            self._rest(whole, self._clock() - now, walk > SHORT_WALK if claimed.jobs else None)
-        for job, place in zip(claimed.jobs, claimed.places, strict=False):
-            if job.queue in self._whole_at:  # in their order: the last one of each priority stays
-                self._places.setdefault(job.queue, {})[place.priority] = place
+        else:
+            claimed = claim_and_measure(connection, request)
+        reached = _reached(request, claimed.jobs)
+        with self._lock:
+            for queue in reached & resting.keys():
+                self._has_gone_back(queue, places[queue])
+            if whole := reached - resting.keys():
+                walk = claimed.page_count - ORDINARY_PAGES * len(request.limits)
+                # A claim that found nothing has counted nothing.
+                self._rest(whole, self._clock() - now, walk > SHORT_WALK if claimed.jobs else None)
+            for job, place in zip(claimed.jobs, claimed.places, strict=False):
+                if job.queue in self._whole_at:  # in their order: the last one of each priority stays
+                    self._places.setdefault(job.queue, {})[place.priority] = place
         return claimed.jobs
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether claims leave something out."""
+        return bool(self._places)
+
+    def left_out(self) -> dict[str, list[Place]]:
+        """The places behind which claims search a queue, for somebody else to search what is before them."""
+        with self._lock:
+            return {queue: list(places.values()) for queue, places in self._places.items()}
+
+    def was_searched(self, queue: str, found: Collection[Place], *, seconds: float, is_long: bool) -> None:
+        """What is before its places was searched in so many seconds; the first jobs that were ``found``.
+
+        One that is found soon ends a search, which then says nothing about how long the walk is: a claim
+        has to tell.
+        """
+        with self._lock:
+            if queue not in self._places:
+                return
+            if not is_long and not found:
+                self._is_quick(queue)
+                return
+            for place in found:
+                self._back.setdefault(queue, {})[place.priority] = place
+            if is_long:
+                self._whole_at[queue] = self._clock() + rest_after(seconds) + 3 * seconds + LATE
+
+    def was_not_searched(self) -> None:
+        """Nobody else searches: the next claim has to."""
+        with self._lock:
+            self._whole_at = dict.fromkeys(self._whole_at, self._clock())
+
+    def _places_of(self, queue: str) -> list[Place]:
+        places = dict(self._places[queue])
+        for priority, place in self._back.get(queue, {}).items():
+            places[priority] = min(place, places.get(priority, place))
+        return list(places.values())
 
     def _rest(self, queues: Collection[str], seconds: float, is_long: bool | None) -> None:
         """Decide when the queues just searched as a whole are searched so again; None: as before."""
         for queue in queues:
             if is_long or (is_long is None and queue in self._whole_at):
-                self._whole_at[queue] = self._clock() + min(seconds * REST, LONGEST_REST)
+                self._whole_at[queue] = self._clock() + rest_after(seconds)
             else:
-                self._whole_at.pop(queue, None)
-                self._places.pop(queue, None)
+                self._is_quick(queue)
+
+    def _is_quick(self, queue: str) -> None:
+        self._whole_at.pop(queue, None)
+        self._places.pop(queue, None)
+        self._back.pop(queue, None)
+
+    def _has_gone_back(self, queue: str, places: Collection[Place]) -> None:
+        """A claim began there; what was found meanwhile is left to the next one."""
+        back = self._back.get(queue, {})
+        for place in places:
+            if place.priority in back and back[place.priority] >= place:
+                del back[place.priority]
+
+
+def rest_after(seconds: float) -> float:
+    """How long a queue that took so many seconds to search is not searched as a whole."""
+    return min(seconds * REST, LONGEST_REST)
 
 
 class DueCursor:

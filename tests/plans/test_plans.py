@@ -221,6 +221,24 @@ def test_claim_behind_places_begins_there(mix: Mix, limit: int, queues: int) -> 
     assert any("ROW(priority, run_at, id) > ROW(" in condition for condition in plan.conditions)
 
 
+def test_search_before_places_ends_at_them(mix: Mix) -> None:
+    params = {
+        "queue": QUEUES[0],
+        "priorities": [1, 2],
+        "run_ats": ["2020-01-01T00:00Z"] * 2,
+        "ids": [7, 8],
+        "after_priorities": [-99, 1, 2],
+        "before_priorities": [1, 2, 103],
+        "excluded_kinds": [],
+    }
+    plan = mix.explain("left_behind", params)
+    check_indexes("left_behind", plan)
+    assert plan.tables == {HOT}
+    # The last column with a bound stands behind equal ones: the scan stops there.
+    assert any("(priority = place.priority) AND (run_at <= LEAST(" in each for each in plan.conditions)
+    assert "Sort" not in plan.nodes
+
+
 @pytest.mark.parametrize("since", [None, "2020-01-01T00:00Z"])
 @pytest.mark.parametrize("batch", [1, 100, 2000])
 def test_promotion_goes_by_the_due_index(mix: Mix, batch: int, since: str | None) -> None:

@@ -32,6 +32,7 @@ class Workers(Leaders):
         nothing = cast("Any", None)
         self.claimer = Claimer(
             session=self.session,
+            scout_session=nothing,
             worker="",
             options=nothing,
             slots=nothing,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import multiprocessing
+import os
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -53,6 +55,7 @@ class Desk:
         self.outcomes: dict[int, Outcome | None] = {}
         self.claimer = Claimer(
             session=session,
+            scout_session=Session(f"awa-test-{os.getpid()}-scout"),
             worker="w/1",
             options=options,
             slots=writer,
@@ -290,3 +293,23 @@ def test_idle_claimer_that_fails_is_idle_from_then_on(
     desk.claimer.start()
     wait_until(lambda: desk.reader[Counter.IDLE_SINCE_NS] > since)
     desk.claimer.stop()
+
+
+def test_scout_is_sent_when_claims_leave_something_out(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(session)
+    looked = threading.Event()
+
+    def look() -> float:
+        looked.set()
+        return 60.0
+
+    monkeypatch.setattr(desk.claimer._scout, "look", look)
+    desk.claimer.tick()
+    assert not looked.is_set()
+    desk.claimer._cursor._places["default"] = {}
+    desk.claimer._cursor._whole_at["default"] = float("inf")
+    desk.claimer.tick()
+    assert looked.wait(60)
+    desk.claimer._scout.stop()

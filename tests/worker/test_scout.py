@@ -1,0 +1,212 @@
+"""Scout: what lies before the places of the claims is found beside them, and claims go back for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from awa_django.storage.claim import ClaimRequest, Place, claim_behind
+from awa_django.storage.vacuum import HOT, vacuum
+from awa_django.worker import cursor as cursor_module
+from awa_django.worker import scout as module
+from awa_django.worker.cursor import ClaimCursor
+from awa_django.worker.scout import Scout
+from tests.conftest import Connect
+from tests.factories import insert_job
+from tests.waiting import wait_until
+from tests.worker.conftest import Sessions
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
+
+OLD = "2020-01-01T00:00Z"
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+
+
+class Desk:
+    """A cursor under a snapshot that keeps all dead entries, and its scout."""
+
+    def __init__(self, make_session: Sessions, reader: psycopg.Connection[Any], writer: Any) -> None:
+        self.reader, self.writer = reader, writer
+        self.cursor = ClaimCursor()
+        self.found = threading.Event()
+        self.excluded: set[str] = set()
+        self.session = make_session()
+        self.scout = Scout(
+            make_session(), self.cursor, excluded_kinds=lambda: self.excluded, on_found=self.found.set
+        )
+
+    def claim(self, total: int = 500, queues: tuple[str, ...] = ("default",)) -> list[int]:
+        request = ClaimRequest(limits=dict.fromkeys(queues, total), total=total, worker="w/1")
+        with self.session.use() as connection:
+            return [job.id for job in self.cursor.claim(connection, request)]
+
+    def run_many(self) -> None:
+        """Until the walk over dead entries is long, and the place of a job is known."""
+        self.reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        self.reader.execute("SELECT FROM awa.jobs_hot")
+        more = 16
+        while more:
+            more -= self.cursor.leaves_out
+            self.writer.execute("INSERT INTO awa.jobs_hot (kind) SELECT 'k' FROM generate_series(1, 500)")
+            assert len(self.claim()) == 500
+        self.scout.look()
+        assert self.cursor.leaves_out
+        assert not self.found.is_set()
+
+
+@pytest.fixture
+def desk(make_session: Sessions, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    # No claim searches as a whole but after the scout has said so.
+    monkeypatch.setattr(cursor_module, "LONGEST_REST", 3600.0)
+    monkeypatch.setattr(cursor_module, "REST", 1e9)
+    monkeypatch.setattr(cursor_module, "SHORT_WALK", 5)
+    monkeypatch.setattr(module, "SHORT_WALK", 5)
+    desk = Desk(make_session, connect(autocommit=False), connect())
+    yield desk
+    desk.scout.stop()
+
+
+def test_claims_go_back_for_what_the_scout_found(desk: Desk) -> None:
+    desk.run_many()
+    late, urgent = insert_job(run_at=OLD), insert_job(priority=-98)
+    assert desk.claim() == []
+    desk.scout.look()
+    assert desk.found.is_set()
+    assert desk.cursor.leaves_out  # the jobs were found soon, which does not make the walk short
+    following = insert_job()
+    assert desk.claim() == [urgent, late, following]
+    desk.found.clear()
+    desk.scout.look()
+    assert not desk.found.is_set()
+    insert_job(run_at=OLD)
+    assert desk.claim() == []  # back once
+
+
+def test_what_is_found_during_a_claim_is_left_to_the_next_one(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_many()
+    following = insert_job()
+    real = claim_behind
+    late = []
+
+    def claim(*args: Any) -> Any:
+        claimed = real(*args)
+        monkeypatch.setattr(cursor_module, "claim_behind", real)
+        late.append(insert_job(run_at=OLD))
+        desk.scout.look()
+        return claimed
+
+    monkeypatch.setattr(cursor_module, "claim_behind", claim)
+    assert desk.claim() == [following]
+    assert desk.claim() == late
+
+
+def test_claims_go_back_and_never_on(desk: Desk) -> None:
+    """A claim may have gone back farther since the scout began to search."""
+    desk.run_many()
+    desk.cursor.was_searched("default", [Place(2, TOMORROW, 0)], seconds=0.0, is_long=True)
+    following = insert_job()
+    assert desk.claim() == [following]
+
+
+def test_claims_that_go_back_take_all_in_their_order(desk: Desk) -> None:
+    desk.run_many()
+    ids = [insert_job(run_at=OLD) for _ in range(5)]
+    desk.scout.look()
+    assert [desk.claim(total=2) for _ in range(3)] == [ids[:2], ids[2:4], ids[4:]]
+
+
+def test_queue_that_a_claim_did_not_reach_is_still_gone_back_in(desk: Desk) -> None:
+    desk.run_many()
+    late, mail = insert_job(run_at=OLD), insert_job(queue="mail")
+    desk.scout.look()
+    assert desk.claim(1, ("mail", "default")) == [mail]
+    assert desk.claim(1, ("mail", "default")) == [late]
+
+
+def test_excluded_kinds_are_passed_over(desk: Desk) -> None:
+    desk.run_many()
+    insert_job(run_at=OLD, kind="left.out")
+    desk.excluded.add("left.out")
+    desk.scout.look()
+    assert not desk.found.is_set()
+
+
+def test_queue_whose_dead_entries_are_gone_is_claimed_from_as_a_whole(desk: Desk, connect: Connect) -> None:
+    desk.run_many()
+    desk.reader.rollback()
+    vacuum(desk.writer, HOT)
+    desk.scout.look()
+    assert not desk.cursor.leaves_out
+    late = insert_job(run_at=OLD)
+    assert desk.claim() == [late]
+
+
+def test_thread_runs_while_something_is_left_out(desk: Desk) -> None:
+    desk.scout.go()
+    assert "awa-scout" not in {thread.name for thread in threading.enumerate()}
+    desk.run_many()
+    insert_job(run_at=OLD)
+    desk.scout.go()
+    assert desk.found.wait(60)
+    desk.scout.stop()
+    assert "awa-scout" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_thread_ends_when_nothing_is_left_out(desk: Desk) -> None:
+    desk.run_many()
+    desk.cursor._is_quick("default")
+    desk.scout._serve()
+    assert desk.scout._session._connection is None
+
+
+def test_claims_search_for_themselves_while_the_scout_cannot(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def left_behind(*_: object) -> None:
+        raise psycopg.OperationalError("too many connections")
+
+    desk.run_many()
+    monkeypatch.setattr(module, "left_behind", left_behind)
+    late = insert_job(run_at=OLD)
+    assert desk.claim() == []
+    desk.scout.go()
+    wait_until(lambda: "search for themselves" in caplog.text)
+    assert desk.claim() == [late]
+
+
+def test_scout_that_does_not_come_back_is_not_waited_for_long(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    desk.cursor._clock = lambda: now
+    desk.run_many()
+    monkeypatch.setattr(cursor_module, "LONGEST_REST", 1.0)
+    desk.cursor.was_searched("default", [], seconds=0.5, is_long=True)
+    late = insert_job(run_at=OLD)
+    now += 1.0 + 3 * 0.5
+    assert desk.claim() == []
+    now += cursor_module.LATE
+    assert desk.claim() == [late]
+
+
+def test_claims_measure_the_walk_where_the_scout_found_something_soon(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or nobody would see that it is short again, while something late comes all the time."""
+    now = 1000.0
+    desk.cursor._clock = lambda: now
+    desk.run_many()
+    monkeypatch.setattr(cursor_module, "LONGEST_REST", 1.0)
+    desk.cursor.was_searched("default", [], seconds=0.0, is_long=True)
+    now += 0.9 + cursor_module.LATE
+    desk.cursor.was_searched("default", [Place(2, TOMORROW, 0)], seconds=0.0, is_long=False)
+    now += 0.2
+    late = insert_job(run_at=OLD)
+    assert desk.claim() == [late]
