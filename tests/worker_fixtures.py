@@ -20,7 +20,11 @@ Row = tuple[Any, ...]
 
 class StartWorker(Protocol):
     def __call__(
-        self, *arguments: str, awa: dict[str, Any] | None = None, failpoints: str = ""
+        self,
+        *arguments: str,
+        awa: dict[str, Any] | None = None,
+        failpoints: str = "",
+        env: dict[str, str] | None = None,
     ) -> WorkerProcess: ...
 
 
