@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from awa_django.conf import get_settings
 
 MASK = "********"
+# Where the metadata of a job name its secret arguments; and, as ``{"former": [...]}`` among the names, the
+# values that they had before somebody changed them: the errors of old attempts may tell those.
+MASKED_KEY = "awa:secret"
 # Characters of one value on a page: more is no longer read, only slow.
 LONGEST_SHOWN = 100_000
 DEEPEST_INDENT = 30

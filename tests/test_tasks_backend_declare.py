@@ -12,6 +12,7 @@ from django.apps import apps
 from awa_django import Unique, registry
 from awa_django.checks import check_declarations
 from awa_django.errors import ConfigurationError
+from awa_django.handler import Handler
 from awa_django.testing import drain
 from tests.factories import insert_job, reload_job
 from tests.tasks_support import (
@@ -97,7 +98,7 @@ def test_task_is_a_handler_from_its_declaration_on() -> None:
 
 def test_kind_of_a_job_is_refused_to_a_task() -> None:
     handler = registry.register(
-        registry.Handler(
+        Handler(
             kind="tests.declared_tasks.Group.function",
             function=declare,
             signature=registry.get("tests.declared_tasks.mail").signature,

@@ -25,6 +25,8 @@ from awa_django.admin.words import refusal, state_name
 from awa_django.conf import get_settings
 from awa_django.errors import InvalidJob
 from awa_django.exact_json import read, write
+from awa_django.handler import Handler
+from awa_django.job_secrets import find_job_secrets, former_secrets, secret_names
 from awa_django.models import Job
 from awa_django.operations.arguments import EDITABLE_STATES
 from awa_django.redaction import LONGEST_SHOWN, Secrets, find_secrets, pretty_json, secret_values
@@ -149,7 +151,7 @@ def _may_see(request: HttpRequest, job: Editable) -> bool:
 
 def _shown(job: Editable) -> str | None:
     """The arguments as they are edited; None when there is too much of them."""
-    text = _pretty(job.args, registry.find_job_secrets(job.kind, job.args, job.secret))
+    text = _pretty(job.args, find_job_secrets(job.kind, job.args, job.secret))
     return text if len(text) <= LONGEST_SHOWN else None
 
 
@@ -162,7 +164,7 @@ def mark(args: str) -> str:
     return salted_hmac("awa_django.admin.arguments", args, algorithm="sha256").hexdigest()
 
 
-def _declared(handler: registry.Handler) -> str:
+def _declared(handler: Handler) -> str:
     """The parameters of the kind, as they are declared."""
     parameters = list(inspect.signature(handler.function).parameters.values())
     return ", ".join(map(_parameter, parameters[1 if handler.takes_context else 0 :]))
@@ -181,8 +183,8 @@ def _parameter(parameter: inspect.Parameter) -> str:
 
 def _differences(job: Editable, text: str) -> list[str]:
     """What changed, for the log: masked by the secrets of before and of now, and short."""
-    names = registry.secret_names(job.kind, job.secret)
-    known = registry.former_secrets(job.secret) | secret_values(job.args, names)
+    names = secret_names(job.kind, job.secret)
+    known = former_secrets(job.secret) | secret_values(job.args, names)
     secrets = find_secrets(text, names, known)
     before, after = (read(_pretty(each, secrets), checks=False) for each in (job.args, text))
     stored = read(job.args, checks=False)

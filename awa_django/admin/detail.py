@@ -20,10 +20,10 @@ from awa_django.admin.base import distance, show_date, show_state
 from awa_django.admin.limits import limit_by_a_row
 from awa_django.admin.timeline import DATE, timeline
 from awa_django.admin.words import state_name
+from awa_django.job_secrets import find_job_secrets
 from awa_django.models import UniqueClaim
 from awa_django.models.fields import TextArrayField, decode_json
-from awa_django.redaction import LONGEST_SHOWN, Secrets, mask_text, pretty_json
-from awa_django.registry import MASKED_KEY, find_job_secrets
+from awa_django.redaction import LONGEST_SHOWN, MASKED_KEY, Secrets, mask_text, pretty_json
 from awa_django.states import DEFERRED_STATES, TERMINAL_STATES, JobState
 from awa_django.why import explain
 

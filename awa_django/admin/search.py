@@ -14,9 +14,10 @@ from django.utils.translation import gettext_lazy as _l
 
 from awa_django import registry
 from awa_django.admin.keyset import OneOf
+from awa_django.job_secrets import secret_names
 from awa_django.models import UniqueClaim
 from awa_django.operations import LARGEST_ID
-from awa_django.redaction import MASK, pretty_json
+from awa_django.redaction import MASK, MASKED_KEY, pretty_json
 
 HELP = _l(
     "An id; a kind or a part of one; the 32 hexadecimal digits of a unique key that is held; tag:NAME; "
@@ -97,8 +98,8 @@ def _keys(value: Any) -> Iterator[str]:
 
 def _not_declared_secret(name: str) -> Q:
     """Jobs that do not mask this argument: neither by their kind nor by what they were enqueued with."""
-    kinds = [kind for kind in registry.kinds() if name in registry.secret_names(kind)]
-    declared = Q(metadata__contains={registry.MASKED_KEY: [name]})
+    kinds = [kind for kind in registry.kinds() if name in secret_names(kind)]
+    declared = Q(metadata__contains={MASKED_KEY: [name]})
     return ~(declared | Q(kind__in=kinds)) if kinds else ~declared
 
 

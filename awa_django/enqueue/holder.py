@@ -9,7 +9,7 @@ from django.db import connections
 from awa_django.conf import get_settings
 from awa_django.enqueue.options import Item, Options, prepare
 from awa_django.enqueue.single import keyed
-from awa_django.registry import Handler
+from awa_django.handler import Handler
 from awa_django.storage.insert import find_unique_holders
 
 

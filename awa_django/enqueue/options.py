@@ -14,7 +14,7 @@ from awa_django.codec import JSON, plain_json
 from awa_django.conf import get_settings
 from awa_django.durations import as_duration
 from awa_django.errors import InvalidJob
-from awa_django.registry import Handler
+from awa_django.handler import Handler
 from awa_django.retry import RetryPolicy, as_policy, to_json
 from awa_django.storage.insert import JobShape, NewJob
 from awa_django.unique import Unique

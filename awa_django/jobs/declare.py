@@ -26,8 +26,9 @@ from awa_django.enqueue.options import (
     checked_tags,
 )
 from awa_django.errors import ConfigurationError, InvalidJob
+from awa_django.handler import Handler, PeriodicJob
 from awa_django.jobs.job import AnyJob, ContextJob, Job, P, R
-from awa_django.registry import MODULES, Handler, PeriodicJob
+from awa_django.registry import MODULES
 from awa_django.retry import Retry, as_policy
 from awa_django.unique import Unique
 

@@ -12,8 +12,8 @@ from asgiref.sync import markcoroutinefunction, sync_to_async
 from awa_django import operations
 from awa_django.context import JobContext
 from awa_django.enqueue import Enqueued, Item, Options, components, enqueue, enqueue_many, find_holder
+from awa_django.handler import Handler
 from awa_django.jobs.snapshot import JobSnapshot, read_snapshot
-from awa_django.registry import Handler
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
 

@@ -12,7 +12,7 @@ from django.db import connections
 from awa_django.codec import JSON
 from awa_django.conf import get_settings
 from awa_django.errors import JobNotFound
-from awa_django.registry import Handler
+from awa_django.handler import Handler
 from awa_django.states import TERMINAL_STATES, JobState
 from awa_django.storage.lookup import find_job
 

@@ -12,11 +12,11 @@ from django.utils.dateparse import parse_datetime
 from django.utils.timezone import is_aware
 
 from awa_django.errors import JobNotFound
+from awa_django.job_secrets import find_job_secrets
 from awa_django.management.output import Cell, Output, Raw, instant, number
 from awa_django.models import Job, UniqueClaim
 from awa_django.models.fields import TextArrayField, UndecodedJSON, decode_json
-from awa_django.redaction import Secrets, mask_text, pretty_json
-from awa_django.registry import MASKED_KEY, find_job_secrets
+from awa_django.redaction import MASKED_KEY, Secrets, mask_text, pretty_json
 from awa_django.states import JobState
 
 DATA = ("args", "progress", "result", "metadata")

@@ -13,6 +13,7 @@ from awa_django.codec import JSON
 from awa_django.conf import get_settings
 from awa_django.errors import InvalidJob
 from awa_django.exact_json import read
+from awa_django.job_secrets import former_secrets, secret_names
 from awa_django.operations.batches import ROUNDS
 from awa_django.operations.change import BULK_KIND
 from awa_django.operations.results import OperationResult, Refusal
@@ -82,9 +83,9 @@ def check_args(kind: str, args: str) -> None:
 
 def _former_secrets(job: Editable, args: str) -> list[str]:
     """The secret values that the job had and has no more, and that it does not remember yet."""
-    names = registry.secret_names(job.kind, job.secret)
+    names = secret_names(job.kind, job.secret)
     gone = secret_values(job.args, names) - secret_values(args, names)
-    return sorted(gone - registry.former_secrets(job.secret))
+    return sorted(gone - former_secrets(job.secret))
 
 
 def _refused(job_id: int, state: JobState | None, reason: str) -> OperationResult:

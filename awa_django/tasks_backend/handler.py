@@ -16,8 +16,8 @@ from awa_django.binding import Signature
 from awa_django.codec import JSON, ArgsEncoder, decode_args, plain_json
 from awa_django.context import JobContext
 from awa_django.errors import InvalidJob, TerminalError
+from awa_django.handler import Handler
 from awa_django.outcomes import Outcome as Asked
-from awa_django.registry import Handler
 from awa_django.storage.rows import Completion, Ending
 from awa_django.tasks_backend import results
 from awa_django.tasks_backend.framework import (

@@ -14,8 +14,8 @@ from django.test import TestCase
 from awa_django import jobs as api
 from awa_django import registry
 from awa_django.conf import get_settings
+from awa_django.handler import Handler
 from awa_django.models import Job
-from awa_django.registry import Handler
 from awa_django.storage.operate import highest_id
 
 # Of the jobs that did not match, a failed assertion names so many.

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from awa_django import registry
 from awa_django.durations import spell
+from awa_django.job_secrets import find_job_secrets
 from awa_django.redaction import mask_text
 from awa_django.storage.why import JobFacts
 
@@ -44,6 +44,6 @@ def tell_error(job: JobFacts) -> str:
     parts = [part for part in (job.class_name, job.error) if part]
     if not parts:
         return _("no error was kept")
-    secrets = registry.find_job_secrets(job.kind, job.args or "", job.masked)
+    secrets = find_job_secrets(job.kind, job.args or "", job.masked)
     # Cut when it is masked: of a secret that is cut in two, the first part would be shown.
     return " ".join(mask_text(": ".join(parts), secrets).split())[:LONGEST_ERROR]

@@ -21,9 +21,9 @@ from awa_django import failpoints
 from awa_django.codec import JSON, encode_result
 from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
+from awa_django.handler import Handler
 from awa_django.logs import get_logger
 from awa_django.operations.change import BULK_KIND
-from awa_django.registry import Handler
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.claim import claimed_args

@@ -12,8 +12,8 @@ import psycopg
 from awa_django import failpoints, registry
 from awa_django.cron import Missed, due_fires, next_fires
 from awa_django.errors import ConfigurationError
+from awa_django.handler import PeriodicJob
 from awa_django.logs import get_logger
-from awa_django.registry import PeriodicJob
 from awa_django.storage import cron_jobs as storage
 from awa_django.storage.cron_jobs import DECLARED_WITHIN, Schedule
 from awa_django.storage.wake import wake

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from awa_django.codec import JSON
-from awa_django.registry import Handler
+from awa_django.handler import Handler
 from awa_django.storage.rows import Attempt, ClaimedJob
 from awa_django.worker.slots import Counter, SlotWriter
 

@@ -21,8 +21,8 @@ from awa_django.carry import restored
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.errors import ConfigurationError
+from awa_django.handler import Handler
 from awa_django.logs import get_logger
-from awa_django.registry import Handler
 
 logger = get_logger(__name__)
 

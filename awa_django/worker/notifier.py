@@ -16,8 +16,8 @@ from typing import TypeAlias
 from django.db import connections
 
 from awa_django.codec import JSON
+from awa_django.handler import Handler
 from awa_django.logs import get_logger
-from awa_django.registry import Handler
 from awa_django.signals import BY_END, EndedRun
 from awa_django.storage.rows import ClaimedJob, Deferral, Outcome
 from awa_django.worker import verdict

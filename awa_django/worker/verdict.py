@@ -14,9 +14,9 @@ from awa_django import registry
 from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.errors import TerminalError
+from awa_django.handler import Handler
 from awa_django.logs import get_logger
 from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
-from awa_django.registry import Handler
 from awa_django.retry import POLICIES, Exponential, RetryPolicy, from_json
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release

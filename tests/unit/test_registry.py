@@ -11,7 +11,7 @@ import pytest
 from awa_django import registry
 from awa_django.binding import Signature
 from awa_django.errors import ConfigurationError, UnknownJobKind
-from awa_django.registry import Handler, PeriodicJob
+from awa_django.handler import Handler, PeriodicJob
 from awa_django.retry import Exponential, Fixed
 
 pytestmark = pytest.mark.usefixtures("empty_registry")

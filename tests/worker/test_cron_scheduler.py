@@ -15,8 +15,8 @@ import pytest
 from django.db import connection
 
 from awa_django import job, registry
+from awa_django.handler import PeriodicJob
 from awa_django.models import CronJob
-from awa_django.registry import PeriodicJob
 from awa_django.storage.waiters import listen, wait
 from awa_django.worker.cron_scheduler import (
     CONFIRM_EVERY,
