@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from awa_django.states import JobState
 
@@ -53,6 +53,23 @@ class LostRun(NamedTuple):
     metadata: str | None
     worker: str | None
     reason: str
+
+
+class Run(Protocol):
+    """A run whose end is judged: a claimed job in its own process, or a lost one."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def run_lease(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def max_attempts(self) -> int: ...
+    @property
+    def metadata(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from awa_django.conf import get_settings
 from awa_django.logs import get_logger
 from awa_django.storage.claim import ClaimRequest, claim_one, claimable, quarantine
 from awa_django.storage.rows import ClaimedJob
-from awa_django.worker import verdict
+from awa_django.worker import error_entry
 from awa_django.worker.aging import aging_kinds
 from awa_django.worker.cursor import ClaimCursor
 from awa_django.worker.database import PsycopgConnection, Session
@@ -177,7 +177,7 @@ class Claimer:
                 with connection.transaction():
                     job = claim_one(connection, job_id, request)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
-                note = verdict.refused(exc, worker=request.worker, what="it was to be claimed")
+                note = error_entry.refused(exc, worker=request.worker, what="it was to be claimed")
                 with connection.transaction():
                     quarantine(connection, job_id, note)
                 logger.error(

@@ -11,7 +11,7 @@ from awa_django import failpoints
 from awa_django.logs import get_logger
 from awa_django.storage import promote as storage
 from awa_django.storage.wake import wake
-from awa_django.worker import verdict
+from awa_django.worker import error_entry
 from awa_django.worker.cursor import DueCursor
 from awa_django.worker.database import PsycopgConnection, Session, transaction
 from awa_django.worker.duty import Duty
@@ -109,7 +109,7 @@ class Promoter(Duty):
                     queue = storage.promote_one(connection, job_id)
             except (psycopg.IntegrityError, psycopg.DataError) as exc:
                 logger.warning("job %s cannot become available: %s", job_id, exc, extra={"job_id": job_id})
-                note = verdict.refused(exc, worker=self._worker, what="it was due")
+                note = error_entry.refused(exc, worker=self._worker, what="it was due")
                 with transaction(connection):
                     ended = storage.supersede(connection, job_id, note)
                 self.superseded_count += ended and isinstance(exc, psycopg.errors.UniqueViolation)

@@ -15,7 +15,7 @@ from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.locked import locked_runs
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
-from awa_django.worker import verdict
+from awa_django.worker import error_entry, verdict
 from awa_django.worker.database import PsycopgConnection, is_connection_error, short_lock_wait
 
 logger = get_logger(__name__)
@@ -140,10 +140,10 @@ def _write_substitute(
     what = verdict.describe(outcome)
     logger.warning("job %s could not be finished as %s: %s", attempt.job_id, what, exc, extra=_extra(attempt))
     if isinstance(exc, psycopg.errors.UniqueViolation):
-        note = verdict.superseded(attempt.run_lease, worker=worker, what=f"it was to be {what}")
+        note = error_entry.superseded(attempt.run_lease, worker=worker, what=f"it was to be {what}")
         states = [JobState.CANCELLED, JobState.FAILED]
     else:
-        note = verdict.unwritable(attempt.run_lease, worker=worker, what=what, error=str(exc))
+        note = error_entry.unwritable(attempt.run_lease, worker=worker, what=what, error=str(exc))
         states = [JobState.FAILED, JobState.CANCELLED]
     endings = [Ending(attempt, state, note) for state in states]
     for ending, write in ((endings[0], _finish), (endings[1], _finish), (endings[0], finalize.surrender)):

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import traceback
 from datetime import timedelta
-from typing import Protocol
-
-import psycopg
 
 from awa_django import registry
-from awa_django.codec import clean_text
 from awa_django.conf import get_settings
 from awa_django.errors import TerminalError
 from awa_django.handler import Handler
@@ -19,37 +14,17 @@ from awa_django.logs import get_logger
 from awa_django.outcomes import LONGEST_WAIT, Cancel, RetryAfter, Snooze
 from awa_django.retry import POLICIES, Exponential, RetryPolicy, from_json
 from awa_django.states import JobState
-from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release
+from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Outcome, Release, Run
 from awa_django.worker.aging import age, max_age
+from awa_django.worker.error_entry import entry, tell
 
 logger = get_logger(__name__)
 
-# What is kept of an error, in characters: 1,000 attempts of these still make a row one can open.
-ERROR_LIMIT = 2_000
-TRACEBACK_LIMIT = 8_000
-TRACEBACK_FRAMES = 30
 # A kind unknown here is tried again after 5 s, 10 s, ... at most 5 minutes: a deploy may be under way.
 UNKNOWN_KIND_DELAY = 5.0
 UNKNOWN_KIND_MAX_DELAY = 300.0
 # A job that could not begin because the database was away waits so long: it is no loop then.
 POSTPONED_DELAY = 5.0
-
-
-class Run(Protocol):
-    """A run whose end is judged: a claimed job in its own process, or a lost one."""
-
-    @property
-    def id(self) -> int: ...
-    @property
-    def run_lease(self) -> int: ...
-    @property
-    def kind(self) -> str: ...
-    @property
-    def attempt(self) -> int: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def metadata(self) -> str | None: ...
 
 
 def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | None:
@@ -80,7 +55,7 @@ def raised(run: Run, exc: BaseException, *, worker: str, handler: Handler | None
 
     ``handler`` is given when the exception is its own, to be judged by its ``retry_on`` and ``discard_on``.
     """
-    error, class_name, trace = _message(exc), _class_name(exc), _traceback(exc)
+    error, class_name, trace = tell(exc)
     terminal = isinstance(exc, TerminalError)
     if handler is not None and not terminal:
         try:
@@ -175,63 +150,6 @@ def postponed(run: Run) -> Deferral:
     return Deferral(_attempt(run), JobState.SCHEDULED, POSTPONED_DELAY, refund=True)
 
 
-def superseded(run_lease: int | None, *, worker: str, what: str) -> str:
-    """The error entry of a job that cannot go on because another one holds its unique key."""
-    return _unfinished(
-        run_lease, f"superseded: {what}, but another job holds its unique key", worker, "superseded"
-    )
-
-
-def refused(exc: Exception, *, worker: str, what: str) -> str:
-    """The error entry of a job that the database refuses to move on, by the reason that it gives."""
-    if isinstance(exc, psycopg.errors.UniqueViolation):
-        return superseded(None, worker=worker, what=what)
-    return _unfinished(None, f"{what}, but the database refuses: {exc}", worker, "unwritable")
-
-
-def unwritable(run_lease: int | None, *, worker: str, what: str, error: str) -> str:
-    """The error entry of a job whose outcome the database refuses."""
-    return _unfinished(run_lease, f"could not be stored as {what}: {error}", worker, "unwritable")
-
-
-def _unfinished(run_lease: int | None, error: str, worker: str, outcome: str) -> str:
-    fields: dict[str, str | int] = {
-        "error": clean_text(error, ERROR_LIMIT),
-        "outcome": outcome,
-        "worker": worker,
-    }
-    if run_lease is not None:
-        fields["run_lease"] = run_lease
-    return _dump(fields)
-
-
-def entry(
-    run: Run,
-    error: str,
-    *,
-    worker: str,
-    outcome: str,
-    class_name: str | None = None,
-    trace: str | None = None,
-    by: str | None = None,
-) -> str:
-    """One entry of ``errors`` as JSON text; the database adds ``at`` and ``attempted_at``."""
-    fields: dict[str, str | int] = {
-        "error": clean_text(error, ERROR_LIMIT),
-        "attempt": min(run.attempt, run.max_attempts),
-        "run_lease": run.run_lease,
-        "outcome": outcome,
-        "worker": worker,
-    }
-    if class_name is not None:
-        fields["class"] = clean_text(class_name, ERROR_LIMIT)
-    if by is not None:
-        fields["by"] = by
-    if trace is not None:
-        fields["traceback"] = clean_text(trace, TRACEBACK_LIMIT)
-    return _dump(fields)
-
-
 def backoff(run: Run, *, is_own: bool = True) -> timedelta:
     """The wait after a failed attempt: the job's own policy, its kind's, or the setting's.
 
@@ -291,30 +209,3 @@ def _policy(run: Run) -> RetryPolicy:
 
 def _attempt(run: Run) -> Attempt:
     return Attempt(run.id, run.run_lease)
-
-
-def _message(exc: BaseException) -> str:
-    try:
-        text = str(exc)
-    except BaseException:  # noqa: BLE001  (a broken __str__ of the user's own exception)
-        text = "<its text cannot be had: __str__ raised>"
-    return text or _class_name(exc)
-
-
-def _class_name(exc: BaseException) -> str:
-    cls = type(exc)
-    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
-
-
-def _traceback(exc: BaseException) -> str:
-    """The innermost frames; the handler's caller here is left out."""
-    try:
-        lines = traceback.format_exception(type(exc), exc, exc.__traceback__, limit=-TRACEBACK_FRAMES)
-    except BaseException:  # noqa: BLE001
-        return "<its traceback cannot be formatted>"
-    text = "".join(lines)
-    return text if len(text) <= TRACEBACK_LIMIT else "[...]\n" + text[-(TRACEBACK_LIMIT - 6) :]
-
-
-def _dump(fields: dict[str, str | int]) -> str:
-    return json.dumps(fields)
