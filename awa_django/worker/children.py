@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 import threading
 import time
 from multiprocessing import connection as mp_connection
@@ -219,10 +220,15 @@ class Children:
 def _forkserver() -> BaseContext:
     """A forkserver that has Django set up, unless the project's start leaves threads or connections.
 
-    A forked process would inherit both in an unusable state; then each child sets Django up itself.
+    A forked process would inherit both in an unusable state; then each child sets Django up itself. So it
+    does without a forkserver where there is no place for its socket: on a file system that is read-only.
     """
-    context = multiprocessing.get_context("forkserver")
     leave_path()
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     opened = any(each.connection is not None for each in connections.all(initialized_only=True))
     if threading.active_count() == 1 and not opened:
         context.set_forkserver_preload(["awa_django.worker.preload"])

@@ -74,3 +74,13 @@ def test_refused_process_is_tried_for_again_ever_later_and_costs_no_budget(
     assert refusals.budgets == [7, 7, 7, 7]
     assert len(children.living()) == 1
     assert [f"again in {wait} s" in caplog.text for wait in (0.1, 0.2, 0.4)] == [True] * 3
+
+
+def test_processes_are_spawned_where_a_fork_server_has_no_place_for_its_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a file system that is read-only a worker did not start."""
+    monkeypatch.setattr("tempfile.gettempdir", mock.Mock(side_effect=FileNotFoundError))
+    assert module._forkserver().get_start_method() == "spawn"
+    monkeypatch.undo()
+    assert module._forkserver().get_start_method() == "forkserver"
