@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -108,3 +109,15 @@ def parse_queues(text: str) -> dict[str, int | None]:
             raise ConfigurationError(f"--queues {queue}: the concurrency must be a number, not {limit!r}")
         named[queue] = int(limit) if colon else None
     return named
+
+
+def check_threads() -> None:
+    """Raises: ConfigurationError where gevent or eventlet has put something else in the place of threads."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    if (gevent and gevent.is_module_patched("threading")) or (
+        eventlet and eventlet.is_monkey_patched("thread")
+    ):
+        raise ConfigurationError(
+            "a worker needs threads as they are, and gevent or eventlet has patched them: do that in the web "
+            "server's own configuration (gunicorn's --worker-class gevent does), not in manage.py or settings"
+        )

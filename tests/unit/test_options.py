@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from awa_django.worker.options import (
     MAX_CONCURRENCY,
     MAX_THREADS,
     WorkerOptions,
+    check_threads,
     make_options,
     parse_queues,
 )
@@ -92,3 +95,24 @@ def test_value_out_of_bounds_is_refused_by_its_option(wrong: dict[str, Any], nam
 def test_options_reach_the_children_as_they_are() -> None:
     options = make_options(queues="a:2", known_queues=[], max_time=timedelta(minutes=1), max_jobs=5)
     assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "asked_for"),
+    [
+        ("gevent.monkey", "is_module_patched", "threading"),
+        ("eventlet.patcher", "is_monkey_patched", "thread"),
+    ],
+)
+def test_patched_threads_are_refused(
+    name: str, question: str, asked_for: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_threads()
+    patcher = ModuleType(name)
+    patched: list[str] = []
+    setattr(patcher, question, patched.__contains__)
+    monkeypatch.setitem(sys.modules, name, patcher)
+    check_threads()  # it is imported and has patched nothing of it
+    patched.append(asked_for)
+    with pytest.raises(ConfigurationError, match="has patched them"):
+        check_threads()

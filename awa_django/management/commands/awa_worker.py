@@ -13,7 +13,7 @@ from awa_django import registry
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
 from awa_django.logs import get_logger, speak_on_a_terminal
-from awa_django.worker.options import make_options
+from awa_django.worker.options import check_threads, make_options
 from awa_django.worker.reloader import run_with_reloader
 from awa_django.worker.supervisor import Supervisor
 
@@ -70,6 +70,7 @@ class Command(BaseCommand):
         known_queues = {"default", *settings.queues, *registry.queues()}
         timeout, max_time = given["shutdown_timeout"], given["max_time"]
         try:
+            check_threads()
             options = make_options(
                 queues=given["queues"],
                 known_queues=sorted(known_queues),
