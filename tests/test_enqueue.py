@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,13 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.handlers.base import BaseHandler
-from django.db import DatabaseError, ProgrammingError, connection, transaction
+from django.db import DatabaseError, ProgrammingError, connection, connections, transaction
 from django.test import RequestFactory
+from pytest_django.plugin import DjangoDbBlocker
 
 from awa_django import Enqueued, InvalidJob, JobNotFound, JobState, Unique, job
 from awa_django.enqueue import waking
-from awa_django.errors import SchemaMismatch
+from awa_django.errors import ConfigurationError, SchemaMismatch
 from tests.conftest import Connect
 from tests.factories import insert_job
 
@@ -307,7 +309,7 @@ class TestTransactions:
         assert count() == 1
 
 
-@pytest.mark.parametrize(
+in_each_way = pytest.mark.parametrize(
     "put",
     [
         lambda: receipt.enqueue(1),
@@ -317,6 +319,9 @@ class TestTransactions:
     ],
     ids=["now", "later", "unique", "many"],
 )
+
+
+@in_each_way
 def test_missing_schema_names_the_command(put: Callable[[], object]) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER SCHEMA awa RENAME TO elsewhere")
@@ -325,6 +330,25 @@ def test_missing_schema_names_the_command(put: Callable[[], object]) -> None:
         transaction.atomic(),
     ):
         put()
+
+
+@in_each_way
+def test_another_database_than_postgresql_is_said(
+    put: Callable[[], object],
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    tmp_path: Path,
+    django_db_blocker: DjangoDbBlocker,
+) -> None:
+    """The settings of tests often have SQLite, and no system check runs there."""
+    sqlite = {"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "lite.sqlite3", "OPTIONS": {}}
+    monkeypatch.setitem(connections.settings, "lite", {**connection.settings_dict, **sqlite})
+    settings.AWA = {"DATABASE": "lite"}
+    told = "PostgreSQL, but the database alias 'lite' is sqlite: point"
+    with django_db_blocker.unblock(), pytest.raises(ConfigurationError, match=told):
+        put()
+    connections["lite"].close()
+    del connections["lite"]
 
 
 def test_other_missing_tables_are_their_own_error() -> None:

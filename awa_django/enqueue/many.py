@@ -7,17 +7,17 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from django.db import ProgrammingError, connections, transaction
+from django.db import connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.around import Enqueuing, hooks, surrounded
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Options, Recipe, prepare
-from awa_django.enqueue.schema import explain_missing_schema
+from awa_django.enqueue.schema import explain_missing_queue
 from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import InvalidJob
-from awa_django.registry import Handler
+from awa_django.handler import Handler
 from awa_django.storage.copy import copy_jobs, reserve_ids, take_unique_keys
 from awa_django.storage.insert import NewJob, find_unique_holders
 
@@ -47,8 +47,8 @@ def enqueue_many(items: Iterable[Item | Mapping[str, object]], *, like: Item | N
         with surrounded(middleware, enqueuing):
             answers = enqueuing.answers = _enqueue_many(items, like)
         return answers
-    except ProgrammingError as exc:
-        explain_missing_schema(exc)
+    except Exception as exc:
+        explain_missing_queue(exc)
         raise
 
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import msgspec
-from django.db import OperationalError, ProgrammingError, connections
+from django.db import OperationalError, connections
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.around import Enqueuing, hooks, surrounded
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
-from awa_django.enqueue.schema import explain_missing_schema
+from awa_django.enqueue.schema import explain_missing_queue
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import UniqueConflict
 from awa_django.states import JobState
@@ -66,8 +66,8 @@ def enqueue(item: Item) -> Enqueued:
             enqueued = _enqueue(item)
             enqueuing.answers = [enqueued]
         return enqueued
-    except ProgrammingError as exc:
-        explain_missing_schema(exc)
+    except Exception as exc:
+        explain_missing_queue(exc)
         raise
 
 
