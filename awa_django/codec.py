@@ -233,7 +233,7 @@ def _plain_container(value: object, where: str, depth: int) -> JSON:
         raise InvalidJob(f"{where} is nested deeper than {DEEPEST} levels (or holds itself)")
     if isinstance(value, (list, tuple)):
         return [_plain(item, f"{where}[{index}]", depth - 1) for index, item in enumerate(value)]
-    if isinstance(value, dict):
+    if isinstance(value, dict) and not hasattr(value, "getlist"):
         plain: dict[str, JSON] = {}
         for key, item in value.items():
             if not isinstance(key, str):
@@ -242,7 +242,11 @@ def _plain_container(value: object, where: str, depth: int) -> JSON:
             plain[str.__str__(key)] = _plain(item, f"{where}[{key!r}]", depth - 1)
         return plain
     hint = "annotate the parameter with its type, or pass something simpler"
-    if is_model_instance(value):
+    if hasattr(value, "getlist"):  # Django's MultiValueDict, whose items are the last values only
+        hint = "pass .dict() of it, with the last value of each key, or dict(it.lists()), with all of them"
+    elif type(value).__name__ == "__proxy__":  # gettext_lazy and the like
+        hint = "pass the str() of it"
+    elif is_model_instance(value):
         hint = "pass its primary key"
     raise InvalidJob(f"{where} is a {type(value).__name__}, which JSON does not have: {hint}")
 

@@ -11,7 +11,10 @@ from uuid import UUID
 import msgspec
 import pytest
 from django.contrib.auth.models import User
+from django.http import QueryDict
+from django.utils.datastructures import MultiValueDict
 from django.utils.safestring import mark_safe
+from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +133,9 @@ def test_untyped_json_comes_back_as_it_went_in(value: Any) -> None:
         ({1, 2}, "is a set"),
         (b"a", "is a bytes"),
         (User(pk=1), "is a User, which JSON does not have: pass its primary key"),
+        (QueryDict("a=1&a=2"), r"is a QueryDict, .*\.dict\(\) of it, with the last value"),
+        ({"form": MultiValueDict({"a": [1, 2]})}, r"\['form'\] is a MultiValueDict"),
+        (gettext_lazy("Save"), r"is a __proxy__, .*: pass the str\(\) of it"),
         pytest.param(object(), "is a object", id="object"),
     ],
     ids=lambda value: named(value)[:30],
