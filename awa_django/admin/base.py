@@ -123,15 +123,16 @@ def show_instant(instant: datetime | None) -> str:
     """An instant as its distance from now, with the full date behind it."""
     if instant is None:
         return "-"
-    return _time(instant, text=distance(instant), title=_full(instant, "Y-m-d H:i:s"))
+    return _time(instant, text=distance(instant), title=full_date(instant, "Y-m-d H:i:s"))
 
 
 def show_date(instant: datetime, form: str = "Y-m-d H:i") -> str:
     """An instant as a date, with its distance from now behind it."""
-    return _time(instant, text=_full(instant, form), title=distance(instant))
+    return _time(instant, text=full_date(instant, form), title=distance(instant))
 
 
-def _full(instant: datetime, form: str) -> str:
+def full_date(instant: datetime, form: str = "Y-m-d H:i") -> str:
+    """An instant in the current time zone, with the zone's name."""
     local = timezone.localtime(instant)
     return f"{date_format(local, form)} {local.tzname() or ''}".strip()
 

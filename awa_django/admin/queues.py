@@ -15,13 +15,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy as _l
 from django.views.decorators.http import require_POST, require_safe
 
 from awa_django import operations
-from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, log, show_instant
+from awa_django.admin.base import CHOICES_CAP, ListOnlyAdmin, full_date, log, show_instant
 from awa_django.admin.limits import TooSlow, limited, too_slow
 from awa_django.admin.words import grouped
 from awa_django.conf import get_settings
@@ -135,7 +134,7 @@ class QueueMetaAdmin(ListOnlyAdmin):
             text = _("Queue %(queue)s is paused until %(instant)s already by %(name)s: resume it first.")
         else:
             text = _("Queue %(queue)s is paused until %(instant)s already: resume it first.")
-        return text % {"queue": queue, "name": by, "instant": "" if end is None else _instant(end)}
+        return text % {"queue": queue, "name": by, "instant": "" if end is None else full_date(end)}
 
     def resume_view(self, request: HttpRequest) -> HttpResponse:
         if not self._may_pause(request):
@@ -154,7 +153,7 @@ class QueueMetaAdmin(ListOnlyAdmin):
             with transaction.atomic(using=get_settings().database):
                 result = change()
                 verb = "paused" if result.paused else "resumed"
-                end = "" if until is None else f" until {_instant(until)}"
+                end = "" if until is None else f" until {full_date(until)}"
                 outcome = f"{verb}{end}" if result.changed else f"{verb}{end} already"
                 log(request, QueueMeta, [(queue, queue, CHANGE, f"Queue is {outcome}.")])
         except ValueError as exc:
@@ -199,12 +198,7 @@ def _told(result: QueueResult, queue: str, until: datetime | None) -> str:
         text = _("Queue %(queue)s is paused until %(instant)s.")
     else:
         text = _("Queue %(queue)s is paused until %(instant)s already.")
-    return text % {"queue": queue, "instant": "" if until is None else _instant(until)}
-
-
-def _instant(instant: datetime) -> str:
-    local = timezone.localtime(instant)
-    return f"{date_format(local, 'Y-m-d H:i')} {local.tzname() or ''}".strip()
+    return text % {"queue": queue, "instant": "" if until is None else full_date(until)}
 
 
 def _now() -> datetime:
