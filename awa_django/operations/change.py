@@ -36,12 +36,12 @@ class Change:
     @property
     def states(self) -> frozenset[JobState]:
         """Of the jobs that it takes."""
-        return _KINDS[self.operation].states
+        return _FACTS[self.operation].states
 
     @property
     def permission(self) -> str:
         """Who may do it in the admin, and may have it done: the name that ``has_perm`` takes."""
-        return f"awa.{_KINDS[self.operation].permission}"
+        return f"awa.{_FACTS[self.operation].permission}"
 
     @property
     def passes(self) -> tuple[Table, ...]:
@@ -52,7 +52,7 @@ class Change:
         so a job that was retried and has failed since is not retried twice. What one has left may be met
         again by the last of three.
         """
-        return _KINDS[self.operation].passes
+        return _FACTS[self.operation].passes
 
     def check(self) -> None:
         """Raises: ValueError for a value that the operation would refuse, or that is missing."""
@@ -68,11 +68,11 @@ class Change:
     ) -> OperationResult:
         """Do it to these jobs. Raises: as ``check``."""
         self.check()
-        return _KINDS[self.operation].apply(self, list(job_ids), by, using)
+        return _FACTS[self.operation].apply(self, list(job_ids), by, using)
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
+class _Facts:
     """What is known of an operation."""
 
     permission: str
@@ -87,26 +87,26 @@ def _given(value: T | None, what: str) -> T:
     return value
 
 
-_KINDS: dict[str, _Kind] = {
-    "retry": _Kind(
+_FACTS: dict[Operation, _Facts] = {
+    "retry": _Facts(
         "retry_job",
         frozenset({JobState.FAILED, JobState.CANCELLED}),
         ("hot",),
         lambda _, ids, by, using: verbs.retry(ids, using=using),
     ),
-    "run_now": _Kind(
+    "run_now": _Facts(
         "run_job_now",
         DEFERRED_STATES,
         ("deferred",),
         lambda _, ids, by, using: verbs.run_now(ids, using=using),
     ),
-    "cancel": _Kind(
+    "cancel": _Facts(
         "cancel_job",
         UNFINISHED_STATES,
         _THERE_AND_BACK,
         lambda _, ids, by, using: verbs.cancel(ids, by=by, using=using),
     ),
-    "set_priority": _Kind(
+    "set_priority": _Facts(
         "set_job_priority",
         UNFINISHED_STATES,
         _THERE_AND_BACK,
@@ -115,7 +115,7 @@ _KINDS: dict[str, _Kind] = {
         ),
     ),
     # Available jobs move to the deferred table by it, where a look afterwards would meet them again.
-    "reschedule": _Kind(
+    "reschedule": _Facts(
         "reschedule_job",
         UNSTARTED_STATES,
         ("deferred", "hot"),
@@ -123,13 +123,13 @@ _KINDS: dict[str, _Kind] = {
             ids, _given(change.run_at, "an instant"), using=using
         ),
     ),
-    "move_queue": _Kind(
+    "move_queue": _Facts(
         "move_job",
         UNSTARTED_STATES,
         _THERE_AND_BACK,
         lambda change, ids, by, using: verbs.move_queue(ids, _given(change.queue, "a queue"), using=using),
     ),
-    "delete": _Kind(
+    "delete": _Facts(
         "delete_job",
         UNSTARTED_STATES | TERMINAL_STATES,
         _THERE_AND_BACK,
