@@ -11,6 +11,7 @@ import pytest
 from tests.fault_report import Observe
 from tests.upgrade.conftest import Site, Started
 from tests.upgrade.releases import THIS, Release
+from tests.worker_process import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -23,15 +24,11 @@ def test_before_migrate(
     previous.manage(site.url, "migrate")
     previous.python(site.url, "handlers.record.enqueue_many([{'number': n} for n in range(10)])")
 
-    worker = started(THIS.worker(site.url, logs(), "--drain"))
-    assert worker.wait(60) == 1
     told = (
         f"the awa schema is at version {previous.schema}, this code needs {THIS.schema}: "
         "run `manage.py migrate awa`"
     )
-    assert told in worker.text()
-    assert "Traceback" not in worker.text()
-    assert told in THIS.manage(site.url, "check", "--database", "default")
+    refuses_to_work(THIS, site, started(THIS.worker(site.url, logs(), "--drain")), told)
     assert f"{previous.schema}, not {THIS.schema}" in THIS.manage(site.url, "awa_status")
     assert "Run `manage.py migrate awa`" in THIS.manage(site.url, "awa_doctor", code=1)
     assert site.rows("SELECT DISTINCT state::text, attempt FROM awa.jobs") == [("available", 0)]
@@ -55,15 +52,11 @@ def test_after_migrate(
     previous: Release, site: Site, started: Started[Any], logs: Callable[[], Path], observe: Observe
 ) -> None:
     THIS.manage(site.url, "migrate")
-    worker = started(previous.worker(site.url, logs(), "--drain"))
-    assert worker.wait(60) == 1
     told = (
         f"the awa schema is at version {THIS.schema}, newer than the {previous.schema} this code knows: "
         "upgrade awa-django"
     )
-    assert told in worker.text()
-    assert "Traceback" not in worker.text()
-    assert told in previous.manage(site.url, "check", "--database", "default")
+    refuses_to_work(previous, site, started(previous.worker(site.url, logs(), "--drain")), told)
     assert "upgrade awa-django" in previous.manage(site.url, "awa_doctor", code=1)
 
     # Sites of the release before go on meanwhile.
@@ -76,6 +69,14 @@ def test_after_migrate(
         f"code of schema {previous.schema} on schema {THIS.schema}: its worker exits with 1 and says "
         "`upgrade`; it enqueues (one, many, unique, later), cancels, retries and pauses as before"
     )
+
+
+def refuses_to_work(release: Release, site: Site, worker: WorkerProcess, told: str) -> None:
+    """The worker ends at once and says what to do, and so does the check."""
+    assert worker.wait(60) == 1
+    assert told in worker.text()
+    assert "Traceback" not in worker.text()
+    assert told in release.manage(site.url, "check", "--database", "default")
 
 
 OLD_SITE = """
