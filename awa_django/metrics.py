@@ -7,19 +7,16 @@ enough for an installation: all of it is in the database. docs/metrics.md explai
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from itertools import accumulate
 from typing import Any, NamedTuple
-
-from django.db import connections, transaction
 
 from awa_django import registry, scaling
 from awa_django.conf import get_settings
 from awa_django.exposition import Family, Labels, Sample, as_text, gauge
 from awa_django.histogram import BOUNDS
+from awa_django.reading import bounded
 from awa_django.storage import stats, status, survey
-from awa_django.storage.limits import limit_reading
 from awa_django.storage.queues import known_queues
 
 # Of a statement: a scrape that takes longer is none, and must not add to the load.
@@ -54,7 +51,7 @@ class Reading(NamedTuple):
 
 def collect() -> list[Family]:
     """All metrics now, by eleven statements in one transaction, however many jobs there are."""
-    with _bounded() as connection:
+    with bounded(get_settings().database, longest=PATIENCE) as connection:
         reading = _read(connection)
         totals = stats.totals(connection, limit=PAIRS)
         pairs = stats.count_totals(connection, limit=MOST_PAIRS)
@@ -76,7 +73,7 @@ def collect() -> list[Family]:
 
 def read() -> Reading:
     """What the gauges are made of now, by nine statements; what ended is not among it."""
-    with _bounded() as connection:
+    with bounded(get_settings().database, longest=PATIENCE) as connection:
         return _read(connection)
 
 
@@ -100,17 +97,6 @@ def gauges(reading: Reading) -> list[Family]:
             [("", {"duty": each.duty}, int(each.holder is not None)) for each in reading.leaders],
         ),
     ]
-
-
-@contextmanager
-def _bounded() -> Iterator[Any]:
-    """A transaction of the queue's database that reads, each statement for so long and no longer."""
-    alias = get_settings().database
-    connection = connections[alias]
-    with transaction.atomic(using=alias):
-        limit_reading(connection, longest=PATIENCE)
-        yield connection
-        transaction.set_rollback(True, using=alias)  # with it goes what was set, if the transaction goes on
 
 
 def _read(connection: Any) -> Reading:

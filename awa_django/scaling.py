@@ -7,11 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import connections, transaction
-
 from awa_django.conf import get_settings
+from awa_django.reading import bounded
 from awa_django.storage import stats, status
-from awa_django.storage.limits import limit_reading
 from awa_django.storage.queues import known_queues
 
 # The mean of this long: jobs of an hour ago say more than none, and those of a week ago less.
@@ -87,15 +85,12 @@ def ask(
     alias: str, *, queues: Sequence[str] | None, target: timedelta, slots_per_worker: int | None = None
 ) -> list[Wanted]:
     """What these queues want now, or all; a few bounded statements in one transaction."""
-    connection = connections[alias]
-    with transaction.atomic(using=alias):
-        limit_reading(connection, longest=PATIENCE)
+    with bounded(alias, longest=PATIENCE) as connection:
         names = known_queues(connection, limit=QUEUES) if queues is None else queues
         cap = max(CAP // max(len(names), 1), 1_000)
         counts = status.queue_status(connection, names, cap=cap, soon=target)
         workers = status.workers(connection, limit=PROCESSES)
         means = stats.mean_runs(connection, minutes=MEAN_MINUTES)
-        transaction.set_rollback(True, using=alias)  # with it goes what was set, if the transaction goes on
     return wanted(counts, workers, means, target=target, slots_per_worker=slots_per_worker)
 
 

@@ -9,9 +9,10 @@ from datetime import timedelta
 from itertools import count
 from typing import Any
 
-from awa_django.management.status import reading
+from awa_django.management.status import PATIENCE
 from awa_django.operations import BATCH, LARGEST_ID
 from awa_django.operations.change import BULK_KIND
+from awa_django.reading import bounded
 from awa_django.states import JobState
 from awa_django.storage.listing import WINDOW, ListedJob, Look, Wanted, list_jobs
 
@@ -85,7 +86,7 @@ def count_matching(alias: str, wanted: Wanted, *, below: int, cap: int) -> int:
 
 
 def _look(alias: str, wanted: Wanted, *, before_id: int, limit: int) -> Look:
-    with reading(alias) as connection:
+    with bounded(alias, longest=PATIENCE) as connection:
         return list_jobs(connection, wanted, before_id=before_id, row_count=LOOK, limit=limit)
 
 

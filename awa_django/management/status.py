@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from awa_django.reading import bounded
 from awa_django.storage import inspect, status
 from awa_django.storage.dashboard import SOON
 from awa_django.storage.insert import database_now
-from awa_django.storage.limits import limit_reading
 from awa_django.storage.queues import known_queues
 
 QUEUES_SHOWN = 200
@@ -47,20 +44,9 @@ class Status:
         return max(waits, default=0.0)
 
 
-@contextmanager
-def reading(alias: str) -> Iterator[BaseDatabaseWrapper]:
-    """A transaction that reads, whose statements are bounded and planned in the order of their indexes."""
-    connection = connections[alias]
-    with transaction.atomic(using=alias):
-        limit_reading(connection, longest=PATIENCE)
-        yield connection
-        # What was set in it goes with it, also in a transaction that goes on.
-        transaction.set_rollback(True, using=alias)
-
-
 def ask(alias: str) -> Status:
     """The state now, by some short statements in one transaction."""
-    with reading(alias) as connection:
+    with bounded(alias, longest=PATIENCE) as connection:
         cap, queues = ask_queues(connection)
         found = status.processes(connection, limit=WORKERS_SHOWN)
         return Status(

@@ -13,6 +13,7 @@ from awa_django.management import arguments, status
 from awa_django.management.base import OperatorCommand
 from awa_django.management.commands.awa_status import show_queues
 from awa_django.management.output import instant
+from awa_django.reading import bounded
 from awa_django.storage.insert import database_now
 from awa_django.storage.queues import known_queues
 
@@ -50,7 +51,7 @@ class Command(OperatorCommand):
         return 0
 
     def _list(self) -> None:
-        with status.reading(self.alias) as connection:
+        with bounded(self.alias, longest=status.PATIENCE) as connection:
             cap, queues = status.ask_queues(connection)
         if self.options["json"]:
             self.out.document([status.queue_document(queue, cap=cap) for queue in queues])
