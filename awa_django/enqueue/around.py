@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from django.utils.module_loading import import_string
 
 from awa_django import carry
+from awa_django.enqueue.enqueued import Enqueued
 from awa_django.errors import ConfigurationError
-
-if TYPE_CHECKING:  # it imports this module
-    from awa_django.enqueue.single import Enqueued
 
 
 @dataclass(slots=True)

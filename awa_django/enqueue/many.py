@@ -11,10 +11,11 @@ from django.db import connections, transaction
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.around import Enqueuing, hooks, surrounded
+from awa_django.enqueue.enqueued import Enqueued
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Options, Recipe, prepare
 from awa_django.enqueue.schema import explain_missing_queue
-from awa_django.enqueue.single import MOST_TRIES, Enqueued, rival_as_unique_conflict, unique_conflict
+from awa_django.enqueue.single import MOST_TRIES, rival_as_unique_conflict, unique_conflict
 from awa_django.enqueue.waking import wake_workers
 from awa_django.errors import InvalidJob
 from awa_django.handler import Handler

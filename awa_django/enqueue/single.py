@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 from django.db import OperationalError, connections
 
 from awa_django.conf import get_settings
 from awa_django.enqueue.around import Enqueuing, hooks, surrounded
+from awa_django.enqueue.enqueued import Enqueued
 from awa_django.enqueue.inline import run_inline
 from awa_django.enqueue.options import Item, Recipe, prepare
 from awa_django.enqueue.schema import explain_missing_queue
@@ -35,20 +35,6 @@ MOST_TRIES = 20
 # serialization_failure and lock_not_available: how a wait for a rival's key ends under stricter
 # isolation, and with the caller's lock_timeout.
 _RIVAL_ENDED_WAIT = {"40001", "55P03"}
-
-
-class Enqueued(msgspec.Struct, frozen=True, gc=False):
-    """The answer to an enqueue: ``id`` is the new job's, or that of the job that holds the unique key.
-
-    ``holder_id`` is None when a job was ``created``. Where ``on_conflict`` asks to change the holder:
-    whether it was ``updated``, and the ``holder_state`` it was found in, which says why not.
-    """
-
-    id: int
-    created: bool = True
-    holder_id: int | None = None
-    updated: bool = False
-    holder_state: JobState | None = None
 
 
 def enqueue(item: Item) -> Enqueued:
