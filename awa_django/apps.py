@@ -19,8 +19,9 @@ class AwaConfig(AppConfig):
 
     def ready(self) -> None:
         # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
-        from awa_django import registry
+        from awa_django import logs, registry
 
+        logs.undo_disabling()
         for name in ("checks", "database_checks", "deployment_checks", "bulk_operation"):
             import_module(f"awa_django.{name}")
         post_migrate.connect(_install_without_migrations, sender=self)

@@ -21,6 +21,7 @@ LONGEST_VALUE = 2_000
 # Texts of rows that records have as attributes, for a formatter's own fields.
 EXTRA_TEXTS = ("kind", "queue", "exception")
 _INDENT = "    "
+_loggers: list[logging.Logger] = []
 
 
 def get_logger(name: str) -> logging.Logger:
@@ -29,10 +30,21 @@ def get_logger(name: str) -> logging.Logger:
     It never raises: a filter or handler of the project's own that breaks costs the record, and no job.
     """
     logger = logging.getLogger(name)
-    if not any(isinstance(each, _OneLine) for each in logger.filters):
+    if logger not in _loggers:
+        _loggers.append(logger)
         logger.addFilter(_OneLine())
         logger.handle = _without_raising(logger.handle)  # type: ignore[assignment, method-assign]
     return logger
+
+
+def undo_disabling() -> None:
+    """Let these loggers be heard, whether they were there before the project's LOGGING or not.
+
+    It disables those that were unless it says ``disable_existing_loggers: False``; and whether they were is
+    chance: settings may import a retry policy, and a worker's process imports itself before its project.
+    """
+    for logger in _loggers:
+        logger.disabled = False
 
 
 def speak_on_a_terminal() -> None:

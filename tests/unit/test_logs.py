@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import logging
+import logging.config
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
 import pytest
+from django.apps import apps
 from django.db import IntegrityError, connection, transaction
 
 from awa_django.logs import LONGEST_VALUE, get_logger, speak_on_a_terminal
@@ -127,3 +129,19 @@ def test_elsewhere_the_log_is_as_configured(monkeypatch: pytest.MonkeyPatch, whe
         before = (list(logger.handlers), logger.level)
         speak_on_a_terminal()
         assert (logger.handlers, logger.level) == before
+
+
+def test_loggers_that_the_settings_disable_for_being_there_are_heard(output: io.StringIO) -> None:
+    """In worker processes that had no fork server's Django, all failures of jobs went unsaid."""
+    logger = get_logger("awa_django.test_logs")
+    known = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    disabled = {each: each.disabled for each in known}
+    try:
+        logging.config.dictConfig({"version": 1})  # as most projects write it
+        assert logger.disabled
+        apps.get_app_config("awa").ready()
+        logger.warning("said")
+    finally:
+        for each, was_disabled in disabled.items():
+            each.disabled = was_disabled
+    assert output.getvalue() == "WARNING said\n"
