@@ -149,6 +149,6 @@ def test_what_is_opened_stays_open_and_a_hidden_page_asks_nothing(in_browser: Ru
         connection.execute("DELETE FROM awa.jobs_hot")
         assert len(asked) == count + 1
         page.get_by_label("Follow this job").check()
-        page.get_by_text("This job is gone").wait_for()
+        page.locator(".awa-follow").get_by_text("This job is gone").wait_for()
 
     in_browser(script)

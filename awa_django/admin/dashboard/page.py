@@ -48,7 +48,7 @@ class DashboardAdmin(ListOnlyAdmin):
 
     class Media:
         css = {"all": ["awa/vendor/uplot/uPlot.min.css", "awa/dashboard.css"]}  # beside those of the lists
-        js = ["awa/vendor/uplot/uPlot.iife.min.js", "awa/dashboard.js"]
+        js = ["awa/vendor/uplot/uPlot.iife.min.js", "awa/live.js", "awa/dashboard.js"]
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return bool(request.user.has_perm("awa.view_queuemeta"))

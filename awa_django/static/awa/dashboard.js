@@ -19,7 +19,7 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const language = document.documentElement.lang || "en";
   // A variable may be made of others, and of what the page's scheme is: an element tells its colour.
-  const probe = page.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
+  const probe = page.appendChild(Object.assign(document.createElement("span"), { hidden: true, className: "awa-probe" }));
 
   function color(name) {
     probe.style.color = `var(${name})`;
@@ -201,28 +201,21 @@ document.addEventListener("DOMContentLoaded", () => {
       }
     }
   }).observe(page);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAnew);
+  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
+    matchMedia(query).addEventListener("change", drawAnew);
+  }
   new MutationObserver(drawAnew).observe(document.documentElement, {
     attributeFilter: ["data-theme", "data-bs-theme", "class"],
   });
 
   // --- Panels -------------------------------------------------------------------------------------
 
-  const FOCUSABLE = "a, button, summary, [tabindex]";
-
   /* What the reader has opened, scrolled or focused stays so; what is being selected stays as it is. */
   function replace(panel, html) {
-    const selection = getSelection();
-    if (!selection.isCollapsed && panel.contains(selection.anchorNode)) return false;
-    const open = [...panel.querySelectorAll("details[open]")].map((details) => details.dataset.key);
-    const scrolled = [...panel.querySelectorAll(".awa-scroll")].map((each) => [each.scrollLeft, each.scrollTop]);
-    const focused = [...panel.querySelectorAll(FOCUSABLE)].indexOf(document.activeElement);
+    if (awaLive.isSelected(panel)) return false;
+    const restore = awaLive.keep(panel);
     panel.innerHTML = html;
-    for (const details of panel.querySelectorAll("details")) details.open = open.includes(details.dataset.key);
-    panel.querySelectorAll(".awa-scroll").forEach((each, at) => {
-      if (scrolled[at]) [each.scrollLeft, each.scrollTop] = scrolled[at];
-    });
-    if (focused >= 0) panel.querySelectorAll(FOCUSABLE)[focused]?.focus({ preventScroll: true });
+    restore(panel);
     return true;
   }
 
@@ -233,6 +226,24 @@ document.addEventListener("DOMContentLoaded", () => {
       const html = panels[panel.dataset.panel];
       if (html !== undefined && shown.get(panel) !== html && replace(panel, html)) shown.set(panel, html);
     }
+    sayNew();
+  }
+
+  const said = document.getElementById("awa-said");
+  let alerts = listed();
+
+  /* What needs attention, by its words: that a number in it is another one is no news. */
+  function listed() {
+    const texts = [...page.querySelectorAll(".awa-alerts li")].map((each) => each.textContent.trim());
+    return new Map(texts.map((text) => [text.replace(/[\d.,]+/g, ""), text]));
+  }
+
+  /* To who listens: the rest of the page changes every few seconds, and is read when he wants. */
+  function sayNew() {
+    const now = listed();
+    const fresh = [...now].filter(([words]) => !alerts.has(words)).map(([, text]) => text);
+    if (fresh.length) said.textContent = fresh.join(" ");
+    alerts = now;
   }
 
   // --- Refreshing ---------------------------------------------------------------------------------
@@ -247,7 +258,6 @@ document.addEventListener("DOMContentLoaded", () => {
 
   function say(text) {
     if (trouble.textContent !== text) trouble.textContent = text;
-    trouble.hidden = !text;
   }
 
   function schedule() {

@@ -8,12 +8,13 @@
   if (!bar) return;
   const follow = bar.querySelector("input");
   const note = bar.querySelector("[data-told]");
+  const said = root.querySelector("[data-said]");
   const shown = new Map();
   let url = root.dataset.url;
   let seconds = Number(root.dataset.refresh);
   let timer = 0;
   let asking = false;
-  let held = null; // the actions that come when the pointer has left those that are shown
+  const held = new Map(); // the parts that come when the reader has let go of those that are shown
   let failures = 0;
   let asOf = new Date();
 
@@ -29,38 +30,46 @@
   }
 
   function replace(fresh) {
-    for (const part of fresh.querySelectorAll("[data-live]")) {
-      const name = part.dataset.live;
-      const old = document.querySelector(`[data-live="${name}"]`);
-      if (name === "actions") held = null; // what came before is out of date
-      if (!old || shown.get(name) === mark(part)) continue;
-      if (name === "actions" && old.matches(":hover")) {
-        held = document.adoptNode(part);
-        old.addEventListener("mouseleave", release);
-        continue;
-      }
-      for (const details of part.querySelectorAll("details[data-key]")) {
-        const before = old.querySelector(`details[data-key="${details.dataset.key}"]`);
-        if (before) details.open = before.open;
-      }
-      shown.set(name, mark(part));
-      old.replaceWith(document.adoptNode(part));
-    }
+    const heading = document.querySelector(".awa-heading");
+    const before = heading.textContent.trim();
+    for (const part of fresh.querySelectorAll("[data-live]")) put(part.dataset.live, part);
+    if (heading.textContent.trim() !== before) say(heading.textContent.trim());
   }
 
-  /* Under the pointer no button becomes another one: who cancels a job that has just failed would retry it. */
+  function put(name, part) {
+    held.delete(name); // what came before is out of date
+    const old = document.querySelector(`[data-live="${name}"]`);
+    if (!old || shown.get(name) === mark(part)) return;
+    if (isHeld(name, old)) {
+      held.set(name, part);
+      return;
+    }
+    const restore = awaLive.keep(old);
+    shown.set(name, mark(part));
+    old.replaceWith(document.adoptNode(part));
+    restore(part);
+  }
+
+  /* Under the pointer or the focus no button becomes another one: who cancels a job that has just failed
+     would retry it. */
+  function isHeld(name, old) {
+    return (name === "actions" && old.matches(":hover, :focus-within")) || awaLive.isSelected(old);
+  }
+
   function release() {
-    if (!held) return;
-    shown.set("actions", mark(held));
-    document.querySelector('[data-live="actions"]').replaceWith(held);
-    held = null;
+    for (const [name, part] of [...held]) put(name, part);
+  }
+
+  /* To who listens: that the state is another one, or that no more comes. */
+  function say(text) {
+    said.textContent = text.replace(/\s+/g, " ");
   }
 
   function end(text) {
     clearTimeout(timer);
     seconds = 0;
     follow.disabled = true;
-    if (text) note.textContent = text;
+    if (text) say((note.textContent = text));
     else bar.hidden = true;
   }
 
@@ -83,6 +92,7 @@
     } catch {
       failures += 1;
       tell(note.dataset.silent);
+      if (failures === 1) say(note.textContent);
     } finally {
       asking = false;
       if (seconds) timer = setTimeout(ask, 1000 * Math.min(seconds * 2 ** failures, LONGEST_WAIT));
@@ -91,6 +101,9 @@
 
   follow.addEventListener("change", ask);
   document.addEventListener("visibilitychange", ask);
+  for (const letGo of ["mouseout", "focusout", "selectionchange"]) {
+    document.addEventListener(letGo, () => held.size && setTimeout(release)); // when it is elsewhere
+  }
   bar.hidden = false;
   tell(note.dataset.told);
   timer = setTimeout(ask, 1000 * seconds);
