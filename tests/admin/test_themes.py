@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from awa_django.models import Job
 from tests.admin.hostile import details, lists
 from tests.admin.test_browser import fill, in_browser
-from tests.admin.test_policy import AUDIT, REST, axe_source
+from tests.admin.test_policy import AUDIT, REST, VARIANTS, axe_source
 from tests.conftest import PROJECT_DIR
 from tests.factories import insert_job
 from tests.waiting import wait_until
@@ -102,11 +102,11 @@ def _only_from_here(route: Any, server: str) -> None:
 
 
 def audit(page: Any) -> list[str]:
-    """What axe finds serious in our part of the page, on a desk and on a telephone."""
+    """What axe finds in our part of the page, light and dark, on a desk and on a telephone."""
     page.evaluate(REST)
     page.evaluate(axe_source())
     found: list[str] = []
-    for scheme, width in (("light", 1440), ("dark", 390)):
+    for scheme, width in VARIANTS:
         page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         page.set_viewport_size({"width": width, "height": 900})
         found += page.evaluate(AUDIT, OURS)
