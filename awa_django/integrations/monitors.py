@@ -82,7 +82,7 @@ def monitors(
 
 
 def flush() -> None:
-    """Send what is not yet sent: a worker's process ends without Python's own ``atexit``."""
+    """Send what is not yet sent: ``atexit`` knows nothing of before a worker's process was forked."""
     sentry_sdk.flush(FLUSH_WITHIN)
 
 

@@ -112,7 +112,7 @@ def enqueue_span(enqueuing: Enqueuing) -> Iterator[None]:
 
 
 def flush() -> None:
-    """Export what is not yet exported: a worker's process ends without Python's own ``atexit``."""
+    """Export what is not yet exported: ``atexit`` knows nothing of before a worker's process was forked."""
     for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
         force_flush = getattr(provider, "force_flush", None)
         if force_flush is not None:
