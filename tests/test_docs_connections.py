@@ -28,12 +28,9 @@ SETTINGS = [block for block in CODE if block.startswith("DATABASES")]
 
 
 @pytest.fixture
-def declared() -> Iterator[dict[str, Any]]:
-    """The namespace in which blocks are run; the jobs declared meanwhile are forgotten."""
-    before = set(registry.kinds())
-    yield {"__name__": "docs.connections"}
-    for kind in set(registry.kinds()) - before:
-        registry.unregister(registry.get(kind))
+def declared(registered: None) -> dict[str, Any]:
+    """The namespace in which blocks are run."""
+    return {"__name__": "docs.connections"}
 
 
 @pytest.fixture

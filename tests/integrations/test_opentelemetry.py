@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from sentry_sdk.client import NonRecordingClient
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from awa_django import carry, enqueue_many, registry
+from awa_django import carry, enqueue_many
 from awa_django.enqueue.around import hooks
 from awa_django.errors import ConfigurationError, InvalidJob
 from awa_django.integrations import opentelemetry
@@ -59,14 +59,10 @@ class Discarding(Transport):
 
 
 @pytest.fixture(autouse=True)
-def fresh(settings: Any) -> Iterator[None]:
+def fresh(settings: Any, registered: None) -> None:
     set_providers()
     settings.AWA = AWA
     exporter.clear()
-    yield
-    for kind in registry.kinds():
-        if kind.startswith("tests.otel."):
-            registry.unregister(registry.get(kind))
 
 
 def declare(function: Callable[..., Any], **options: Any) -> Job[..., Any]:

@@ -14,7 +14,6 @@ import pytest
 import sentry_sdk
 from django.db import connection
 
-from awa_django import registry
 from awa_django.enqueue.around import hooks
 from awa_django.errors import ConfigurationError, TerminalError
 from awa_django.jobs import Job, job
@@ -30,13 +29,10 @@ SECRET = "4111-1111"
 
 
 @pytest.fixture(autouse=True)
-def fresh(settings: Any) -> Iterator[None]:
+def fresh(settings: Any, registered: None) -> Iterator[None]:
     settings.AWA = {"MIDDLEWARE": [EVERY], "CARRY": ["traceparent"]}
     with sentry_sdk.isolation_scope():
         yield
-    for kind in registry.kinds():
-        if kind.startswith("tests.sentry."):
-            registry.unregister(registry.get(kind))
 
 
 def declare(function: Callable[..., Any], **options: Any) -> Job[..., Any]:
