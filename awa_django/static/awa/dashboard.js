@@ -90,7 +90,7 @@ document.addEventListener("DOMContentLoaded", () => {
     return {
       width,
       height: HEIGHT,
-      padding: [10, 12, 0, 0],
+      padding: [10, 18, 0, 0], // right: half of what is written below the last minute
       cursor: { y: false, drag: { x: false, y: false }, points: { show: !isBars } },
       legend: { markers: { width: 0, fill: (plot, place) => plot.series[place].stroke() } },
       scales: {
