@@ -188,7 +188,10 @@ def _advice_on_kind(kind: str) -> str:
             "Is {similar} meant? After a rename give this kind as an alias of that one; "
             "after a typing error cancel this job, and enqueue it anew."
         ).format(similar=similar[0])
-    return _("Deploy its handler to the workers, or give the kind as an alias of another one.")
+    return _(
+        "Deploy its handler to the workers, in tasks.py or jobs.py of an app or in a module of "
+        "AWA['IMPORTS']; or give the kind as an alias of another one."
+    )
 
 
 def _conflict(job: JobFacts) -> Iterator[Reason]:
