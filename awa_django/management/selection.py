@@ -23,7 +23,10 @@ LOOK = 10_000
 def add_filter(parser: ArgumentParser, states: frozenset[JobState] = frozenset(JobState)) -> None:
     """The options of a filter."""
     parser.add_argument(
-        "--state", action="append", choices=sorted(states), help="of this state; may be given several times"
+        "--state",
+        action="append",
+        choices=sorted(map(str, states)),
+        help="of this state; may be given several times",
     )
     parser.add_argument("--kind", help="of this kind")
     parser.add_argument("--queue", metavar="NAME", help="in this queue")

@@ -283,6 +283,7 @@ def test_unknown_job_is_said(manage: Manage, verb: str) -> None:
 def test_misuse_is_said_in_one_line(manage: Manage, arguments: str, error: str) -> None:
     ended = manage("awa_jobs", "--json", *arguments.split())
     assert error in ended.error
+    assert "JobState" not in ended.error  # choices are told as they are given
     assert "\n" not in ended.error
     assert ended.stdout == ""
 
