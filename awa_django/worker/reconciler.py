@@ -182,9 +182,9 @@ class Reconciler(Service):
         children = list(self._children())
         if not children:
             return
-        began_at = time.monotonic()
         known_until_ns = time.monotonic_ns() - int(MIN_AGE.total_seconds() * 1e9)
         with self._session.use() as connection:
+            began_at = time.monotonic()  # to connect anew, after an outage say, takes long, too
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
             took = time.monotonic() - began_at
             self._rests_until = time.monotonic() + took * REST if took > LONG_LOOK else 0.0

@@ -12,6 +12,7 @@ from django.db import connection
 
 from awa_django.storage import status
 from awa_django.storage.rows import Attempt
+from awa_django.worker import database
 from awa_django.worker import reconciler as module
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
@@ -200,6 +201,30 @@ def test_looks_that_take_long_are_rare(reconciler: Reconciler, monkeypatch: pyte
     assert state(lost) == "running"  # suspected
     reconciler.tick()  # no rest while something is
     assert state(lost) == "available"
+
+
+def test_look_that_had_to_connect_first_is_not_long(
+    reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a claim is lost when connections break: then above all the next look is due."""
+    now = 1000.0
+
+    def connect_slowly(*args: Any, **options: Any) -> Any:
+        nonlocal now
+        now += 60
+        return real(*args, **options)
+
+    class Time:
+        monotonic = staticmethod(lambda: now)
+        monotonic_ns = staticmethod(time.monotonic_ns)
+
+    real = database.connect
+    monkeypatch.setattr(database, "connect", connect_slowly)
+    monkeypatch.setattr(module, "time", Time)
+    monkeypatch.setattr(module, "LONG_LOOK", 0.1)
+    reconciler.tick()
+    assert now == 1060
+    assert not reconciler._rests()
 
 
 def test_worker_of_a_short_lease_says_more_often_that_it_lives(
