@@ -41,8 +41,9 @@ STOP = """
     const clips = (each) => getComputedStyle(each).overflowX !== "visible";
     let cut = "";
     for (let each = focused.parentElement; each && each !== document.body; each = each.parentElement) {
-        const edge = each.getBoundingClientRect();
-        if (clips(each) && (box.left - reach < edge.left - 1 || box.right + reach > edge.right + 1)) {
+        const left = each.getBoundingClientRect().left + each.clientLeft;
+        const right = left + each.clientWidth;
+        if (clips(each) && (box.left - reach < left - 0.5 || box.right + reach > right + 0.5)) {
             cut = each.className || each.localName;
         }
     }
