@@ -11,12 +11,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections import Counter as Tally
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 
 from awa_django.storage import promote
 from awa_django.storage._sql import Connection
-from awa_django.storage.claim import BEGINNING, ClaimRequest, Place, claim_and_measure, claim_behind
+from awa_django.storage.claim import (
+    BEGINNING,
+    LOWEST_PRIORITY,
+    ClaimRequest,
+    Place,
+    claim_and_measure,
+    claim_behind,
+)
 from awa_django.storage.rows import ClaimedJob
 from awa_django.worker.database import PsycopgConnection, transaction
 
@@ -29,8 +37,6 @@ SHORT_WALK = 100
 # took, but never for longer than LONGEST_REST seconds: a better row is left behind no longer than that.
 REST = 20.0
 LONGEST_REST = 1.0
-
-
 # Seconds that a scout's next search may be late before a claim does it, beyond three times its duration.
 LATE = 1.0
 
@@ -45,8 +51,11 @@ class ClaimCursor:
         self._whole_at: dict[str, float] = {}
         # Behind which job of each of its priorities a queue is gone on with.
         self._places: dict[str, dict[int, Place]] = {}
-        # To which place of a priority the next claim has to go back, as somebody was found behind it.
+        # To which place of a priority the next claim has to go back: somebody was found behind it, or the
+        # claim that went back took all that it could.
         self._back: dict[str, dict[int, Place]] = {}
+        # Until when that waits. What is found may be locked, and the walk from there long, each time.
+        self._back_at: dict[str, float] = {}
         self._complete_at: float | None = None
 
     @property
@@ -63,26 +72,36 @@ class ClaimCursor:
                 for queue in request.limits
                 if queue in self._places and now < self._whole_at[queue]
             }
+            backs = {queue: self._back_at[queue] for queue in resting if self._must_wait(queue, now)}
             places = {
-                queue: self._places_of(queue) if queue in resting else [BEGINNING] for queue in request.limits
+                queue: self._places_of(queue, is_back=queue not in backs) if queue in resting else [BEGINNING]
+                for queue in request.limits
             }
             is_long = not self._whole_at.keys().isdisjoint(request.limits)
-        self._complete_at = min(resting.values(), default=None)
+        self._complete_at = min([*resting.values(), *backs.values()], default=None)
         if is_long:
             claimed = claim_behind(connection, request, places)
         else:
             claimed = claim_and_measure(connection, request)
         reached = _reached(request, claimed.jobs)
+        walk = claimed.page_count - ORDINARY_PAGES * sum(map(len, places.values()))
+        # A claim that found nothing has counted nothing.
+        was_long = walk > SHORT_WALK if claimed.jobs else None
+        seconds = self._clock() - now
+        last: dict[str, dict[int, Place]] = {}
+        for job, place in zip(claimed.jobs, claimed.places, strict=False):
+            last.setdefault(job.queue, {})[place.priority] = place  # in their order: the last one stays
+        counts = Tally(job.queue for job in claimed.jobs)
         with self._lock:
-            for queue in reached & resting.keys():
-                self._has_gone_back(queue, places[queue])
             if whole := reached - resting.keys():
-                walk = claimed.page_count - ORDINARY_PAGES * len(request.limits)
-                # A claim that found nothing has counted nothing.
-                self._rest(whole, self._clock() - now, walk > SHORT_WALK if claimed.jobs else None)
-            for job, place in zip(claimed.jobs, claimed.places, strict=False):
-                if job.queue in self._whole_at:  # in their order: the last one of each priority stays
-                    self._places.setdefault(job.queue, {})[place.priority] = place
+                self._rest(whole, seconds, was_long)
+            for queue in reached & self._whole_at.keys():
+                is_full = len(claimed.jobs) >= request.total or counts[queue] >= request.limits[queue]
+                has_gone_back = self._go_on(
+                    queue, places[queue], last.get(queue, {}), is_full=is_full, is_short=was_long is False
+                )
+                if has_gone_back and was_long is not False:
+                    self._back_at[queue] = self._clock() + rest_after(seconds)
         return claimed.jobs
 
     @property
@@ -117,10 +136,14 @@ class ClaimCursor:
         with self._lock:
             self._whole_at = dict.fromkeys(self._whole_at, self._clock())
 
-    def _places_of(self, queue: str) -> list[Place]:
+    def _must_wait(self, queue: str, now: float) -> bool:
+        return bool(self._back.get(queue)) and now < self._back_at.get(queue, 0.0)
+
+    def _places_of(self, queue: str, *, is_back: bool) -> list[Place]:
         places = dict(self._places[queue])
-        for priority, place in self._back.get(queue, {}).items():
-            places[priority] = min(place, places.get(priority, place))
+        if is_back:
+            for priority, place in self._back.get(queue, {}).items():
+                places[priority] = min(place, places.get(priority, place))
         return list(places.values())
 
     def _rest(self, queues: Collection[str], seconds: float, is_long: bool | None) -> None:
@@ -135,13 +158,38 @@ class ClaimCursor:
         self._whole_at.pop(queue, None)
         self._places.pop(queue, None)
         self._back.pop(queue, None)
+        self._back_at.pop(queue, None)
 
-    def _has_gone_back(self, queue: str, places: Collection[Place]) -> None:
-        """A claim began there; what was found meanwhile is left to the next one."""
-        back = self._back.get(queue, {})
-        for place in places:
-            if place.priority in back and back[place.priority] >= place:
-                del back[place.priority]
+    def _go_on(
+        self,
+        queue: str,
+        begun: Collection[Place],
+        last: Mapping[int, Place],
+        *,
+        is_full: bool,
+        is_short: bool,
+    ) -> bool:
+        """Where to go on when a claim has ``begun`` there and taken these ``last``; whether it went back.
+
+        What was searched to its end goes on where nobody has been, not behind somebody found far back: each
+        claim would make that walk, until the next job of this priority. What was found meanwhile, or of a
+        priority that a full claim did not get to, is left to the next one.
+        """
+        places, back = self._places.get(queue, {}), self._back.setdefault(queue, {})
+        end = max(last) if is_full and last else LOWEST_PRIORITY + 1
+        starts = {place.priority: place for place in begun}
+        has_gone_back = False
+        for priority, place in list(back.items()):
+            start = starts.get(priority, starts.get(BEGINNING.priority))
+            if start is not None and start <= place and priority <= end:
+                del back[priority]
+                has_gone_back = end > LOWEST_PRIORITY
+        for priority, place in last.items():
+            if is_short or place >= places.get(priority, place):
+                self._places.setdefault(queue, {})[priority] = place
+            elif priority == end:
+                back[priority] = min(place, back.get(priority, place))
+        return has_gone_back
 
 
 def rest_after(seconds: float) -> float:

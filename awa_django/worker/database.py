@@ -137,6 +137,10 @@ class Session:
             finally:
                 self._watch.end()
 
+    def cancel(self) -> None:
+        """Have the statement of whoever uses it now cancelled; does not wait for that."""
+        self._watch.cancel()
+
     def close(self) -> None:
         """Close the connection; the next use opens a new one."""
         with self._lock:

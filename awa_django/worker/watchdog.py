@@ -69,6 +69,12 @@ class Watch:
         elif took > self._patience and not self._is_cancelled:
             self._is_cancelled = True
             logger.warning("%s: a statement took over %.3g s and is cancelled", self._name, self._patience)
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Have the statement that runs now, if one does, cancelled; returns at once."""
+        connection = self._connection
+        if self._since and connection is not None:
             # On a thread: a server that is gone does not answer a cancel either.
             threading.Thread(target=_cancel, args=(connection,), name="awa-cancel", daemon=True).start()
 

@@ -14,7 +14,7 @@ from awa_django.storage.claim import ClaimRequest, Place, claim_behind
 from awa_django.storage.vacuum import HOT, vacuum
 from awa_django.worker import cursor as cursor_module
 from awa_django.worker import scout as module
-from awa_django.worker.cursor import ClaimCursor
+from awa_django.worker.cursor import LONGEST_REST, ClaimCursor
 from awa_django.worker.scout import Scout
 from tests.conftest import Connect
 from tests.factories import insert_job
@@ -210,3 +210,106 @@ def test_claims_measure_the_walk_where_the_scout_found_something_soon(
     now += 0.2
     late = insert_job(run_at=OLD)
     assert desk.claim() == [late]
+
+
+def test_place_is_where_nobody_has_been_and_not_behind_who_was_found_far_back(desk: Desk) -> None:
+    """Each claim would walk from there, until the next job of this priority."""
+    desk.run_many()
+    before = desk.cursor.left_out()
+    late = insert_job(run_at=OLD)
+    desk.scout.look()
+    assert desk.claim() == [late]
+    assert desk.cursor.left_out() == before
+    assert desk.cursor._places_of("default", is_back=True) == before["default"]
+
+
+def test_priority_that_a_full_claim_did_not_get_to_is_still_gone_back_in(desk: Desk) -> None:
+    desk.run_many()
+    late, urgent = insert_job(run_at=OLD), [insert_job(priority=1) for _ in range(2)]
+    insert_job()
+    desk.scout.look()
+    assert [desk.claim(total=1) for _ in range(3)] == [urgent[:1], urgent[1:], [late]]
+
+
+def test_claims_do_not_go_back_in_vain_again_and_again(
+    desk: Desk, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would walk from a locked job over all the dead entries behind it."""
+    desk.run_many()
+    late = insert_job(run_at=OLD)
+    locker = connect(autocommit=False)
+    locker.execute("SELECT FROM awa.jobs_hot WHERE state = 'available' FOR UPDATE")
+    now = desk.cursor._clock()
+    desk.cursor._clock = lambda: now
+    monkeypatch.setattr(cursor_module, "rest_after", lambda seconds: 1.0)
+    desk.scout.look()
+    assert desk.claim() == []  # in vain
+    locker.rollback()
+    desk.scout.look()
+    following = insert_job()
+    assert desk.claim() == [following]
+    assert desk.cursor.complete_in == pytest.approx(1.0)
+    now += 1.001
+    assert desk.claim() == [late]
+
+
+def test_who_is_found_again_is_no_reason_to_hurry(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A locked job, one of a paused queue or of one whose slots are all taken: claims would spin."""
+    desk.run_many()
+    monkeypatch.setattr(cursor_module, "REST", 0.0)
+    insert_job(run_at=OLD)
+    assert desk.scout.look() == 0.0
+    assert desk.scout.look() == LONGEST_REST
+    assert desk.found.is_set()
+    insert_job(priority=1)
+    assert desk.scout.look() == 0.0
+
+
+def test_stop_waits_for_no_search(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def left_behind(connection: psycopg.Connection[Any], *_: object) -> None:
+        pids.append(connection.info.backend_pid)
+        connection.execute("SELECT pg_sleep(600)")
+
+    pids: list[int] = []
+    desk.run_many()
+    monkeypatch.setattr(module, "left_behind", left_behind)
+    monkeypatch.setattr(module, "STOP_PATIENCE", 60.0)
+    asleep = "SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND pid = ANY (%s)"
+    desk.scout.go()
+    wait_until(lambda: desk.writer.execute(asleep, [pids]).fetchall())
+    desk.scout.stop()
+    assert "awa-scout" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_stop_goes_on_without_a_search_that_does_not_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    searching, end = threading.Event(), threading.Event()
+
+    def left_behind(*_: object) -> None:
+        searching.set()
+        end.wait(60)
+        raise psycopg.OperationalError("no answer")
+
+    desk.run_many()
+    monkeypatch.setattr(module, "left_behind", left_behind)
+    monkeypatch.setattr(module, "STOP_PATIENCE", 0.01)
+    desk.scout.go()
+    assert searching.wait(60)
+    desk.scout.stop()
+    assert "awa-scout" in {thread.name for thread in threading.enumerate()}
+    end.set()
+    wait_until(lambda: "awa-scout" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_claims_go_on_where_no_thread_is_to_be_had(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the claim before has taken must not be lost."""
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    desk.run_many()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        desk.scout.go()
+    insert_job(run_at=OLD)
+    desk.scout.go()
+    assert desk.found.wait(60)
