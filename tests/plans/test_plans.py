@@ -222,7 +222,7 @@ def test_claim_behind_places_begins_there(mix: Mix, limit: int, queues: int) -> 
 
 
 def test_search_before_places_ends_at_them(mix: Mix) -> None:
-    params = {
+    params: dict[str, object] = {
         "queue": QUEUES[0],
         "priorities": [1, 2],
         "run_ats": ["2020-01-01T00:00Z"] * 2,
