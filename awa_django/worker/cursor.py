@@ -185,10 +185,11 @@ class ClaimCursor:
                 del back[priority]
                 has_gone_back = end > LOWEST_PRIORITY
         for priority, place in last.items():
-            if is_short or place >= places.get(priority, place):
-                self._places.setdefault(queue, {})[priority] = place
-            elif priority == end:
+            is_behind = place < places.get(priority, place)
+            if is_behind and priority == end:
                 back[priority] = min(place, back.get(priority, place))
+            elif is_short or not is_behind:
+                self._places.setdefault(queue, {})[priority] = place
         return has_gone_back
 
 

@@ -212,13 +212,15 @@ def test_claims_measure_the_walk_where_the_scout_found_something_soon(
     assert desk.claim() == [late]
 
 
-def test_place_is_where_nobody_has_been_and_not_behind_who_was_found_far_back(desk: Desk) -> None:
+@pytest.mark.parametrize("total", [1, 500])
+def test_place_is_where_nobody_has_been_and_not_behind_who_was_found_far_back(desk: Desk, total: int) -> None:
     """Each claim would walk from there, until the next job of this priority."""
     desk.run_many()
     before = desk.cursor.left_out()
     late = insert_job(run_at=OLD)
     desk.scout.look()
-    assert desk.claim() == [late]
+    assert desk.claim(total) == [late]
+    assert desk.claim(total) == []
     assert desk.cursor.left_out() == before
     assert desk.cursor._places_of("default", is_back=True) == before["default"]
 
