@@ -224,8 +224,7 @@ class Claimer:
                 self._slots.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns())
                 trouble.is_over()
             except Exception as exc:  # noqa: BLE001  (the loop must outlive whatever a tick meets)
-                if self._empty_looks:  # an answer that got lost may have brought jobs: idle from here
-                    self._slots.set(Counter.IDLE_SINCE_NS, time.monotonic_ns())
+                self._slots.set(Counter.ANSWER_LOST_NS, time.monotonic_ns())
                 wait = trouble.met(exc)
             if wait and not self._stopping.is_set():
                 self._wake.wait(wait)

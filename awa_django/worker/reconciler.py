@@ -34,15 +34,11 @@ logger = get_logger(__name__)
 
 # A row must be unknown to its child at two looks in a row, and at least this old.
 MIN_AGE = timedelta(seconds=2)
-# Ticks from one announcement to the next, at most; idle children, too, are looked after then.
+# Ticks from one announcement to the next, at most; children that lost no answer, too, are looked after then.
 ANNOUNCE_EVERY = 10
-# Seconds that an idle child's next claim may be late before its answer is taken for lost.
+# Seconds that a child's next claim may be late before its answer is taken for lost.
 LATE = 0.5
 FORGET_AFTER = timedelta(hours=1)
-# Seconds: a look that takes longer walks over dead entries of past runs, which a long snapshot keeps (0.3 us
-# each). The next one then waits for REST times as long, or until its turn.
-LONG_LOOK = 0.1
-REST = 20.0
 
 
 @dataclass(slots=True)
@@ -82,7 +78,6 @@ class Reconciler(Service):
         self._lock = threading.Lock()
         self._suspects: set[Attempt] = set()
         self._known_until_ns = 0
-        self._rests_until = 0.0
         self._ticks = 0
         # Whoever has been silent for STALE_AFTER counts as gone: there are three announcements in that time.
         enough = int(get_settings().stale_after / (3 * self.interval))
@@ -124,7 +119,7 @@ class Reconciler(Service):
             return 0.05
         names = [child.name for child in self._children()]
         is_turn = self._ticks % self._announce_every == 0
-        if is_turn or not (self._are_idle() or self._rests()):
+        if is_turn or not self._have_all_answers():
             self._reconcile()
         if is_turn or names != self._announced:
             self._announce()
@@ -162,21 +157,17 @@ class Reconciler(Service):
         self.superseded_count += sum(len(each.superseded) for each in settlements)
         return not any(each.blocked for each in settlements)
 
-    def _are_idle(self) -> bool:
-        """Whether no child can have claimed anything since all rows were last seen to be known.
+    def _have_all_answers(self) -> bool:
+        """Whether each claim of each child has come back since all rows were last seen to be known.
 
-        Each claim of an idle child has come back, and brought nothing; one whose answer is missing is late.
+        One whose answer is missing is late. The look walks over the dead entries of all past runs while a
+        long snapshot keeps them (0.3 us each), so it is not made without need.
         """
         late_ns = time.monotonic_ns() - int((get_settings().poll_interval.total_seconds() + LATE) * 1e9)
         return not self._suspects and all(
-            0 < child[Counter.IDLE_SINCE_NS] < self._known_until_ns
-            and child[Counter.CLAIMER_TICK_NS] > late_ns
+            child[Counter.ANSWER_LOST_NS] < self._known_until_ns and child[Counter.CLAIMER_TICK_NS] > late_ns
             for child in self._children()
         )
-
-    def _rests(self) -> bool:
-        """Whether the last look took so long that the next one, of its turn, is soon enough."""
-        return not self._suspects and time.monotonic() < self._rests_until
 
     def _reconcile(self) -> None:
         children = list(self._children())
@@ -184,10 +175,7 @@ class Reconciler(Service):
             return
         known_until_ns = time.monotonic_ns() - int(MIN_AGE.total_seconds() * 1e9)
         with self._session.use() as connection:
-            began_at = time.monotonic()  # to connect anew, after an outage say, takes long, too
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
-            took = time.monotonic() - began_at
-            self._rests_until = time.monotonic() + took * REST if took > LONG_LOOK else 0.0
             known = {slot.attempt for child in children for slot in child.slots()} if runs else set()
             unknown = [run for run in runs if Attempt(run.id, run.run_lease) not in known]
             forgotten = [run for run in unknown if Attempt(run.id, run.run_lease) in self._suspects]

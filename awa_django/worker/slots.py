@@ -52,6 +52,8 @@ class Counter(IntEnum):
     """Monotonic nanoseconds of the claimer's last good tick."""
     COMPLETER_TICK_NS = 14
     """The same of the completer's."""
+    ANSWER_LOST_NS = 15
+    """The same of the last claim whose answer may have been lost; 0 before one."""
 
 
 class Slot(NamedTuple):

@@ -14,8 +14,9 @@ from awa_django.worker.leader import Leader
 WORTH_IT = 10_000
 LONGEST_VACUUM = 600.0
 # A vacuum that leaves most dead rows, since somebody's snapshot is older, has read them all in vain (1.5 s
-# for 3 million). The next one of this table then waits for so many times as long.
+# for 3 million). The next one of this table then waits for so many times as long, and not for more seconds.
 REST = 20.0
+LONGEST_REST = 300.0
 
 
 class Vacuumer(Duty):
@@ -48,4 +49,4 @@ class Vacuumer(Duty):
         storage.vacuum(connection, table)
         ended_at = time.monotonic()
         if storage.dead_rows(connection)[table] > count / 2:
-            self._rests_until[table] = ended_at + (ended_at - began_at) * REST
+            self._rests_until[table] = ended_at + min((ended_at - began_at) * REST, LONGEST_REST)

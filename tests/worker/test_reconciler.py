@@ -12,8 +12,6 @@ from django.db import connection
 
 from awa_django.storage import status
 from awa_django.storage.rows import Attempt
-from awa_django.worker import database
-from awa_django.worker import reconciler as module
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
 from awa_django.worker.options import WorkerOptions
@@ -52,8 +50,7 @@ def living(child: FakeChild) -> list[FakeChild]:
 
 
 @pytest.fixture
-def reconciler(session: Session, living: list[FakeChild], monkeypatch: pytest.MonkeyPatch) -> Reconciler:
-    monkeypatch.setattr(module, "LONG_LOOK", 60.0)  # on a slow machine each look may be long
+def reconciler(session: Session, living: list[FakeChild]) -> Reconciler:
     return Reconciler(
         session,
         lambda: [child.as_child() for child in living],
@@ -171,14 +168,16 @@ def test_suspect_that_is_known_at_the_second_look_is_left(reconciler: Reconciler
     assert state(attempt) == "running"
 
 
-def idle(child: FakeChild, *, seconds: float = 60.0, last_claim: float = JUST_NOW) -> None:
-    """The child has found nothing for so long, and its last claim came back so many seconds ago."""
-    child.writer.set(Counter.IDLE_SINCE_NS, time.monotonic_ns() - int(seconds * 1e9))
-    child.writer.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns() - int(last_claim * 1e9))
+def claiming(child: FakeChild, *, lost: float | None = None, last: float = JUST_NOW) -> None:
+    """The child's last claim came back so many seconds ago, and the last that did not was so long ago."""
+    child.writer.set(Counter.ANSWER_LOST_NS, 0 if lost is None else time.monotonic_ns() - int(lost * 1e9))
+    child.writer.set(Counter.CLAIMER_TICK_NS, time.monotonic_ns() - int(last * 1e9))
 
 
-def test_idle_children_are_looked_after_only_now_and_then(reconciler: Reconciler, child: FakeChild) -> None:
-    idle(child)
+def test_children_that_lost_no_answer_are_seldom_looked_after(
+    reconciler: Reconciler, child: FakeChild
+) -> None:
+    claiming(child)
     reconciler.tick()
     lost = running()  # of a claim that the server ended long after its worker had given it up
     for _ in range(ANNOUNCE_EVERY - 1):
@@ -189,51 +188,13 @@ def test_idle_children_are_looked_after_only_now_and_then(reconciler: Reconciler
     assert state(lost) == "available"
 
 
-def test_looks_that_take_long_are_rare(reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under a long snapshot a look walks over the dead entries of all past runs."""
-    monkeypatch.setattr(module, "LONG_LOOK", 0.0)
-    monkeypatch.setattr(module, "REST", 1e9)
-    reconciler.tick()
-    lost = running()
-    for _ in range(ANNOUNCE_EVERY - 1):
-        reconciler.tick()
-    reconciler.tick()  # its turn
-    assert state(lost) == "running"  # suspected
-    reconciler.tick()  # no rest while something is
-    assert state(lost) == "available"
-
-
-def test_look_that_had_to_connect_first_is_not_long(
-    reconciler: Reconciler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The answer to a claim is lost when connections break: then above all the next look is due."""
-    now = 1000.0
-
-    def connect_slowly(*args: Any, **options: Any) -> Any:
-        nonlocal now
-        now += 60
-        return real(*args, **options)
-
-    class Time:
-        monotonic = staticmethod(lambda: now)
-        monotonic_ns = staticmethod(time.monotonic_ns)
-
-    real = database.connect
-    monkeypatch.setattr(database, "connect", connect_slowly)
-    monkeypatch.setattr(module, "time", Time)
-    monkeypatch.setattr(module, "LONG_LOOK", 0.1)
-    reconciler.tick()
-    assert now == 1060
-    assert not reconciler._rests()
-
-
 def test_worker_of_a_short_lease_says_more_often_that_it_lives(
     session: Session, child: FakeChild, settings: Any
 ) -> None:
     """Else it would count as silent between two announcements, and its queues as served by nobody."""
     settings.AWA = {"HEARTBEAT_INTERVAL": 2, "STALE_AFTER": 6}
     reconciler = Reconciler(session, lambda: [child.as_child()], worker="w", pid=10, options=OPTIONS)
-    idle(child)
+    claiming(child)
     reconciler.tick()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE awa.runtime_instances SET last_seen_at = now() - interval '1 minute'")
@@ -242,19 +203,17 @@ def test_worker_of_a_short_lease_says_more_often_that_it_lives(
     assert all(process.unseen_seconds < 30 for process in status.workers(connection, limit=9))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "last_claim"), [(0.5, JUST_NOW), (60.0, 5.0)], ids=["idle just now", "answer is late"]
-)
+@pytest.mark.parametrize(("lost", "last"), [(0.5, JUST_NOW), (None, 5.0)], ids=["lost just now", "late"])
 def test_children_that_may_have_lost_an_answer_are_looked_after_at_once(
-    reconciler: Reconciler, child: FakeChild, seconds: float, last_claim: float
+    reconciler: Reconciler, child: FakeChild, lost: float | None, last: float
 ) -> None:
-    idle(child)
+    claiming(child)
     reconciler.tick()
-    lost = running()
-    idle(child, seconds=seconds, last_claim=last_claim)
+    unknown = running()
+    claiming(child, lost=lost, last=last)
     reconciler.tick()
     reconciler.tick()
-    assert state(lost) == "available"
+    assert state(unknown) == "available"
 
 
 def instances() -> list[tuple[Any, ...]]:
