@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from awa_django.storage._sql import Connection, explain, fetch
+from awa_django.storage.plan import plan_in_order
 from awa_django.storage.rows import Attempt, ClaimedJob
 
 # A look at a queue costs as much as some more jobs of it: of many queues a small claim takes a few.
@@ -104,7 +105,10 @@ def left_behind(
 ) -> tuple[list[Place], int]:
     """Places right before the jobs that ``claim_behind`` would not find: the first of each priority, and the
     first of those between that have no place. And how many pages of the claim index were read.
+
+    In a transaction it takes the right plan whatever the statistics say.
     """
+    plan_in_order(connection)
     priorities = sorted(place.priority for place in places)
     rows = fetch(
         connection,

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from awa_django.storage._sql import Connection, fetch
+from awa_django.storage.plan import plan_in_order
 
 
 class NextDue(NamedTuple):
@@ -30,7 +31,7 @@ def promote(connection: Connection, *, batch: int, since: datetime | None = None
     None that was due before ``since`` is looked for. In a transaction it takes the right index
     whatever the statistics say.
     """
-    _plan_in_order(connection)
+    plan_in_order(connection)
     return dict(fetch(connection, "promote", batch=batch, since=since))
 
 
@@ -57,11 +58,6 @@ def supersede(connection: Connection, job_id: int, entry: str) -> bool:
 def next_due(connection: Connection, *, since: datetime | None = None) -> NextDue:
     """The first deferred row, or, in a transaction, the first one that is due no sooner than ``since``."""
     if since is not None:
-        _plan_in_order(connection)
+        plan_in_order(connection)
     [row] = fetch(connection, "next_due", since=since)
     return NextDue._make(row)
-
-
-def _plan_in_order(connection: Connection) -> None:
-    """For the rest of the transaction: no statistics shall lead to another index."""
-    fetch(connection, "plan_in_order")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from awa_django.logs import get_logger
 from awa_django.storage.claim import Place, left_behind
 from awa_django.worker.cursor import LONGEST_REST, ORDINARY_PAGES, SHORT_WALK, ClaimCursor, rest_after
-from awa_django.worker.database import Session
+from awa_django.worker.database import Session, transaction
 
 logger = get_logger(__name__)
 
@@ -74,7 +74,7 @@ class Scout:
             if self._stopping.is_set():
                 break
             asked_at = time.monotonic()
-            with self._session.use() as connection:
+            with self._session.use() as connection, transaction(connection):
                 found, page_count = left_behind(connection, queue, places, sorted(self._excluded_kinds()))
             self._cursor.was_searched(
                 queue,

@@ -80,3 +80,9 @@ def test_a_locked_job_is_found_and_a_look_locks_none(connect: Connect) -> None:
     locker.rollback()
     taken = claimer.execute("SELECT id FROM awa.jobs_hot FOR UPDATE SKIP LOCKED").fetchall()
     assert taken == [(job_id,)]
+
+
+def test_search_reads_in_the_order_of_the_index_whatever_the_statistics_say(connect: Connect) -> None:
+    connection = connect(autocommit=False)
+    left_behind(connection, "default", [place()], [])
+    assert connection.execute("SHOW enable_sort").fetchone() == ("off",)
