@@ -58,6 +58,13 @@ class Desk:
         assert self.cursor.leaves_out
         assert not self.found.is_set()
 
+    def run_many_by_a_clock_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A queue rests for a second of ``now`` at most."""
+        self.now = 1000.0
+        self.cursor._clock = lambda: self.now
+        self.run_many()
+        monkeypatch.setattr(cursor_module, "LONGEST_REST", 1.0)
+
 
 @pytest.fixture
 def desk(make_session: Sessions, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
@@ -184,15 +191,12 @@ def test_claims_search_for_themselves_while_the_scout_cannot(
 def test_scout_that_does_not_come_back_is_not_waited_for_long(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
-    desk.cursor._clock = lambda: now
-    desk.run_many()
-    monkeypatch.setattr(cursor_module, "LONGEST_REST", 1.0)
+    desk.run_many_by_a_clock_of_its_own(monkeypatch)
     desk.cursor.was_searched("default", [], seconds=0.5, is_long=True)
     late = insert_job(run_at=OLD)
-    now += 1.0 + 3 * 0.5
+    desk.now += 1.0 + 3 * 0.5
     assert desk.claim() == []
-    now += cursor_module.LATE
+    desk.now += cursor_module.LATE
     assert desk.claim() == [late]
 
 
@@ -200,14 +204,11 @@ def test_claims_measure_the_walk_where_the_scout_found_something_soon(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or nobody would see that it is short again, while something late comes all the time."""
-    now = 1000.0
-    desk.cursor._clock = lambda: now
-    desk.run_many()
-    monkeypatch.setattr(cursor_module, "LONGEST_REST", 1.0)
+    desk.run_many_by_a_clock_of_its_own(monkeypatch)
     desk.cursor.was_searched("default", [], seconds=0.0, is_long=True)
-    now += 0.9 + cursor_module.LATE
+    desk.now += 0.9 + cursor_module.LATE
     desk.cursor.was_searched("default", [Place(2, TOMORROW, 0)], seconds=0.0, is_long=False)
-    now += 0.2
+    desk.now += 0.2
     late = insert_job(run_at=OLD)
     assert desk.claim() == [late]
 
