@@ -17,6 +17,7 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, ProgrammingError, connections, router, transaction
 
 from awa_django.codec import clean_json
+from awa_django.committing import committing
 from awa_django.conf import get_settings
 from awa_django.context import JobContext
 from awa_django.errors import TerminalError
@@ -78,11 +79,12 @@ def bulk_operation(
             raise _Stopped
 
     try:
-        place = walk(change, selection, place, by=by, keep=keep, using=alias)
-        if not place.is_logged:  # a worker may have died after it
-            with transaction.atomic(using=alias):
-                keep(replace(place, is_logged=True))
-                _log(context.job_id, _end(change, place), user_id)
+        with committing(alias):
+            place = walk(change, selection, place, by=by, keep=keep, using=alias)
+            if not place.is_logged:  # a worker may have died after it
+                with transaction.atomic(using=alias):
+                    keep(replace(place, is_logged=True))
+                    _log(context.job_id, _end(change, place), user_id)
     except _Stopped:
         # Where the run is over this does not count; where it only was in doubt, the next one goes on.
         return RetryAfter(SOON_SECONDS, "stopped before the end: the next attempt goes on from here")
@@ -149,7 +151,8 @@ def _log(job_id: int, message: str, user_id: str | None) -> None:
 
     users: Any = get_user_model()._default_manager
     try:
-        with transaction.atomic(using=router.db_for_write(LogEntry)):
+        alias = router.db_for_write(LogEntry)
+        with committing(alias), transaction.atomic(using=alias):
             if not users.filter(pk=user_id).exists():
                 return
             LogEntry.objects.create(

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from awa_django.committing import committing
 from awa_django.conf import get_settings
 from awa_django.storage.inspect import limit_lock_wait
 
@@ -36,7 +37,7 @@ def own_transaction() -> Iterator[None]:
         return
     connections[alias] = outer.copy()
     try:
-        with transaction.atomic(using=alias):
+        with committing(alias), transaction.atomic(using=alias):
             limit_lock_wait(connections[alias], milliseconds=LONGEST_LOCK_WAIT_MS)
             yield
     finally:

@@ -6,17 +6,18 @@ Exit codes: 0 done, 1 not all is as asked or as it should be, 2 the command line
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from abc import ABC, abstractmethod
 from argparse import SUPPRESS, ArgumentParser
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connections
 from django.utils.connection import ConnectionDoesNotExist
 
+from awa_django.committing import committing
 from awa_django.conf import get_settings
 from awa_django.errors import AwaError
 from awa_django.logs import printable
@@ -35,6 +36,8 @@ class OperatorCommand(BaseCommand, ABC):
     requires_system_checks = ()
     out: Output
     options: dict[str, Any]
+    is_program = False
+    """Whether it was started from a command line."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", help="the alias to work on; the queue's own by default")
@@ -58,6 +61,10 @@ class OperatorCommand(BaseCommand, ABC):
         verb.add_argument("-v", "--verbosity", type=int, choices=range(4), default=SUPPRESS, help=SUPPRESS)
         return verb
 
+    def run_from_argv(self, argv: list[str]) -> None:
+        self.is_program = True
+        super().run_from_argv(argv)
+
     def handle(self, *args: Any, **options: Any) -> None:
         self.options = options
         self.out = Output(self.stdout, no_color=options["no_color"], force_color=options["force_color"])
@@ -65,7 +72,9 @@ class OperatorCommand(BaseCommand, ABC):
         try:
             if connections[alias].vendor != "postgresql":
                 raise CommandError(f"the alias {alias!r} is no PostgreSQL database", returncode=NOT_ASKED)
-            code = self.perform()
+            # Nobody else commits what a program of its own does; who uses call_command may roll it back.
+            with committing(alias) if self.is_program else nullcontext():
+                code = self.perform()
             self.stdout.flush()
         except BrokenPipeError:
             _drop_what_is_buffered()
@@ -106,7 +115,7 @@ class OperatorCommand(BaseCommand, ABC):
 
 def _drop_what_is_buffered() -> None:
     """Or the interpreter would try to write it at its end, and complain."""
-    with contextlib.suppress(OSError, ValueError):  # stdout may be no file, or closed
+    with suppress(OSError, ValueError):  # stdout may be no file, or closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
 
 

@@ -19,6 +19,7 @@ from django.db import Error, connections, transaction
 
 from awa_django import failpoints
 from awa_django.codec import JSON, encode_result
+from awa_django.committing import committing
 from awa_django.conf import AwaSettings, get_settings
 from awa_django.context import JobContext
 from awa_django.handler import Handler
@@ -262,7 +263,7 @@ def _transaction(job: ClaimedJob, alias: str) -> Iterator[None]:
     """``atomic``, after whose commit nothing is raised: the job is completed, whatever on_commit ran."""
     committed: list[bool] = []
     try:
-        with transaction.atomic(using=alias):
+        with committing(alias), transaction.atomic(using=alias):
             transaction.on_commit(lambda: committed.append(True), using=alias)  # before the handler's own
             yield
     except BaseException:
