@@ -82,8 +82,8 @@ def _database_messages() -> Iterator[CheckMessage]:
     if not settings.DATABASES[alias].get("AUTOCOMMIT", True):
         yield checks.Warning(
             f"AUTOCOMMIT of the alias {alias!r} is False: Django commits nothing there, not even at the end "
-            "of transaction.atomic(). Enqueued jobs, what handlers write, calls of awa_django.operations, the "
-            "admin and `migrate` are lost where no code of yours commits.",
+            "of transaction.atomic(). Enqueued jobs, what handlers write, calls of awa_django.operations, "
+            "the admin and `migrate` are lost where no code of yours commits.",
             hint="Leave AUTOCOMMIT out: ATOMIC_REQUESTS and transaction.atomic() make transactions. Silence "
             "this if your code commits all that it does.",
             id="awa.W003",
