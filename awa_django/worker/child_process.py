@@ -44,15 +44,15 @@ class ChildProcess:
         self.retired_at: float | None = None
         self.condemned: frozenset[Attempt] = frozenset()
         """The runs for which it was killed: past their timeout, and not to be stopped otherwise."""
-        self._slots = SlotTable.create(context, slot_count(options.concurrency))
-        self._reader = self._slots.reader()
+        slots = SlotTable.create(slot_count(options.concurrency))
+        self._reader = slots.reader()
         self._send_lock = threading.Lock()
         self._pipe, theirs = context.Pipe()
         spec = ChildSpec(
             name=name,
             application_name=application_name,
             options=options,
-            slots=self._slots,
+            slots=slots,
             budget=budget,
         )
         self._process = context.Process(target=run_child, args=(spec, theirs), name=name)  # type: ignore[attr-defined]

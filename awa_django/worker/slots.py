@@ -7,11 +7,13 @@ knows a torn read (seen in 23 % of the reads in a tight loop) and reads again.
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
-from ctypes import c_byte
-from dataclasses import dataclass
+import tempfile
+import weakref
 from enum import IntEnum
-from multiprocessing.context import BaseContext
+from multiprocessing import reduction
 from typing import Any, NamedTuple
 
 from awa_django.storage.rows import Attempt
@@ -79,25 +81,50 @@ _HEADER_BYTES = 8 * len(Counter)
 _READ_TRIES = 100
 
 
-@dataclass(frozen=True, slots=True)
 class SlotTable:
-    """The slots and counters of one child, over inherited anonymous memory (works over the forkserver)."""
+    """The slots and counters of one child, in memory that can be given to it as an argument of its process.
 
-    memory: Any
-    count: int
+    It needs no directory: a container's /dev/shm may be read-only, or full, where whoever touched a page
+    of a file in it would be ended by SIGBUS.
+    """
+
+    def __init__(self, descriptor: int, count: int) -> None:
+        self.count = count
+        self.memory = mmap.mmap(descriptor, _HEADER_BYTES + count * _SLOT_BYTES)
+        # To give to a process, until the table itself is gone; the memory lives as long as its views.
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
 
     @classmethod
-    def create(cls, context: BaseContext, count: int) -> SlotTable:
-        """An empty table of ``count`` slots that children of ``context`` can be given."""
-        return cls(context.RawArray(c_byte, _HEADER_BYTES + count * _SLOT_BYTES), count)
+    def create(cls, count: int) -> SlotTable:
+        """An empty table of ``count`` slots."""
+        descriptor = _nameless_file()
+        os.ftruncate(descriptor, _HEADER_BYTES + count * _SLOT_BYTES)
+        return cls(descriptor, count)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _open_given, (reduction.DupFd(self._descriptor), self.count)
 
     def writer(self) -> SlotWriter:
         """The child's side."""
-        return SlotWriter(memoryview(self.memory).cast("B"))
+        return SlotWriter(memoryview(self.memory))
 
     def reader(self) -> SlotReader:
         """The supervisor's side."""
-        return SlotReader(memoryview(self.memory).cast("B"), self.count)
+        return SlotReader(memoryview(self.memory), self.count)
+
+
+def _nameless_file() -> int:
+    """The descriptor of an empty file: in memory where the system has such, else in a temporary directory."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("awa-slots")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _open_given(duplicate: Any, count: int) -> SlotTable:
+    """In the process that was given a table: the same table."""
+    return SlotTable(duplicate.detach(), count)
 
 
 class SlotWriter:

@@ -20,6 +20,7 @@ import psycopg
 
 from awa_django import failpoints, registry
 from awa_django.conf import get_settings
+from awa_django.errors import AwaError
 from awa_django.logs import get_logger
 from awa_django.storage import inspect
 from awa_django.storage.catalogue import catalogue_kinds
@@ -233,11 +234,14 @@ class Supervisor:
     def _start_children(self) -> None:
         try:
             self.children.start()
-        except (EOFError, OSError):
+        except (EOFError, OSError) as exc:
             # A signal to the whole process group ends the forkserver too, and may reach it first.
             mp_connection.wait([self._poked], timeout=1.0)
             if not self._signals:
-                raise
+                raise AwaError(
+                    f"the machine gave no worker process ({exc!r}): look at its limits of processes, memory "
+                    "and open files, and whether temporary files can be written (TMPDIR)"
+                ) from exc
 
     def _look(self) -> bool:
         """Wait for something to happen and see to it; whether all is over."""

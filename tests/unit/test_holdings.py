@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 
@@ -15,7 +14,7 @@ from awa_django.worker.slots import Counter, Phase, SlotReader, SlotTable
 
 @pytest.fixture
 def table() -> SlotTable:
-    return SlotTable.create(multiprocessing.get_context("spawn"), slot_count(8))
+    return SlotTable.create(slot_count(8))
 
 
 @pytest.fixture

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import threading
 import time
+from unittest import mock
 
+import psutil
 import pytest
 
 from awa_django.storage.rows import Attempt
@@ -26,7 +29,7 @@ LARGEST = Attempt(2**63 - 1, 2**63 - 2)
 
 @pytest.fixture
 def table() -> SlotTable:
-    return SlotTable.create(multiprocessing.get_context("spawn"), 4)
+    return SlotTable.create(4)
 
 
 @pytest.fixture
@@ -85,10 +88,37 @@ def test_counters_add_and_set(writer: SlotWriter, reader: SlotReader) -> None:
 def test_slot_of_a_child_that_died_while_writing_it_was_never_started(
     table: SlotTable, reader: SlotReader
 ) -> None:
-    view = memoryview(table.memory).cast("B")
+    view = memoryview(table.memory)
     _SEQUENCE.pack_into(view, _HEADER_BYTES, 7)
     _BODY.pack_into(view, _HEADER_BYTES + _SEQUENCE.size, 5, 6, 1.0, 2.0, Phase.RUNNING)
     assert reader.slots() == [Slot(0, Attempt(5, 6), Phase.HELD, 1.0, 0.0)]
+
+
+def _hold(given: SlotTable) -> None:
+    given.writer().hold(3, LARGEST, 12.5)
+
+
+def test_table_is_given_to_a_process_without_a_directory_to_write_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker did not start where /dev/shm is read-only."""
+    monkeypatch.setattr("tempfile.mkstemp", mock.Mock(side_effect=OSError(errno.EROFS, "Read-only")))
+    table = SlotTable.create(4)
+    process = multiprocessing.get_context("spawn").Process(target=_hold, args=(table,))
+    process.start()
+    reader = table.reader()
+    descriptors = psutil.Process().num_fds()
+    del table  # what was to be given on
+    assert psutil.Process().num_fds() == descriptors - 1
+    process.join(60)
+    assert reader.slots() == [Slot(3, LARGEST, Phase.HELD, 12.5, 0.0)]
+
+
+def test_table_is_in_a_temporary_file_where_the_system_has_none_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("os.memfd_create")
+    table = SlotTable.create(2)
+    table.writer().add(Counter.COMPLETED, 3)
+    assert table.reader()[Counter.COMPLETED] == 3
 
 
 def test_slots_are_never_read_torn(table: SlotTable, reader: SlotReader) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from typing import cast
@@ -22,7 +21,7 @@ class FakeChild:
         self.application_name = f"awa-test-child-{os.getpid()}-{name}"
         self.pid = 4711
         self.frozen = False
-        table = SlotTable.create(multiprocessing.get_context("spawn"), SLOTS)
+        table = SlotTable.create(SLOTS)
         self.writer = table.writer()
         self.reader = table.reader()
         self._next = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +22,7 @@ class CompleterDesk:
     released: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        table = SlotTable.create(multiprocessing.get_context("spawn"), slot_count(100))
+        table = SlotTable.create(slot_count(100))
         self.reader = table.reader()
         self.holdings = Holdings({"default": 100}, 100, table.writer())
         self.completer = Completer(

@@ -26,7 +26,7 @@ def test_child_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, error
         name="w/1",
         application_name="awa-test",
         options=WorkerOptions(queues={"default": 1}, shutdown_timeout=timedelta(0)),
-        slots=SlotTable.create(multiprocessing.get_context("spawn"), 1),
+        slots=SlotTable.create(1),
     )
     ours, theirs = multiprocessing.Pipe()
     with ours, theirs:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import os
 import threading
 import time
@@ -46,7 +45,7 @@ class Desk:
         budget: int | None = None,
     ) -> None:
         queues = queues or {"default": concurrency}
-        table = SlotTable.create(multiprocessing.get_context("spawn"), slot_count(concurrency))
+        table = SlotTable.create(slot_count(concurrency))
         self.reader = table.reader()
         writer = table.writer()
         options = WorkerOptions(queues=queues, concurrency=concurrency)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +34,7 @@ class Bench:
     """An executor whose outcomes are collected here, and handlers that wait until they are let go."""
 
     def __init__(self, queues: Mapping[str, int], concurrency: int, threads: int) -> None:
-        self.table = SlotTable.create(multiprocessing.get_context("spawn"), slot_count(concurrency))
+        self.table = SlotTable.create(slot_count(concurrency))
         self.reader = self.table.reader()
         writer = self.table.writer()
         self.holdings = Holdings(queues, concurrency, writer)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from awa_django.errors import AwaError
 from awa_django.worker import database, supervisor
 from awa_django.worker.options import make_options
 from awa_django.worker.supervisor import EXIT_CANNOT_START, EXIT_OK, Supervisor
@@ -82,7 +83,7 @@ def test_signal_to_the_whole_group_while_children_start_is_a_stop(
     else:
         # A signal is waited for in vain, and here not at all.
         monkeypatch.setattr("multiprocessing.connection.wait", lambda *_, **__: [])
-        with pytest.raises(EOFError):
+        with pytest.raises(AwaError, match=r"gave no worker process \(EOFError\(.*\): look at"):
             worker.run()
 
 
