@@ -28,7 +28,10 @@ POSTPONED_DELAY = 5.0
 
 
 def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | None:
-    """What a handler's returned ``Snooze``, ``RetryAfter`` or ``Cancel`` means; None: it completed."""
+    """What a handler's returned ``Snooze``, ``RetryAfter`` or ``Cancel`` means; None: it completed.
+
+    Raises: TypeError for what was meant so and says nothing: its class, or a TerminalError.
+    """
     match value:
         case Snooze(delay=delay):
             return Deferral(
@@ -46,6 +49,10 @@ def returned(run: Run, value: object, *, worker: str) -> Deferral | Ending | Non
             return Ending(
                 _attempt(run), JobState.CANCELLED, entry(run, error, worker=worker, outcome="cancelled")
             )
+        case type() if issubclass(value, (Snooze, RetryAfter, Cancel, TerminalError)):
+            raise TypeError(f"the handler returned the class {value.__name__} in place of an object of it")
+        case TerminalError():
+            raise TypeError(f"the handler returned {value!r} in place of raising it")
         case _:
             return None
 

@@ -91,7 +91,7 @@ def test_cancel_ends_as_cancelled_with_its_reason() -> None:
     assert note(verdict.returned(run(), Cancel(), worker=W))["error"]
 
 
-@pytest.mark.parametrize("value", [None, 0, "Snooze", Snooze, [Snooze(1)]])
+@pytest.mark.parametrize("value", [None, 0, "Snooze", int, [Snooze(1)], ValueError("kept")])
 def test_any_other_value_is_a_result(value: object) -> None:
     assert verdict.returned(run(), value, worker=W) is None
 

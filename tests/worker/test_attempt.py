@@ -109,6 +109,19 @@ def test_returned_outcome_is_taken_at_its_word(value: object, state: JobState, i
     assert outcome.state == state
 
 
+@pytest.mark.parametrize("value", [Snooze, RetryAfter, Cancel, TerminalError, TerminalError("never")])
+def test_what_was_meant_as_an_outcome_and_is_none_is_no_success(value: object) -> None:
+    """The parentheses or the ``raise`` forgotten: the job was completed, and nobody heard of it."""
+
+    @job(kind="t.meant")
+    def meant() -> object:
+        return value
+
+    found = entry(run(meant, claimed()))
+    assert (found["class"], found["outcome"]) == ("TypeError", "retried")
+    assert "in place of" in found["error"]
+
+
 def test_terminal_error_and_the_last_attempt_fail() -> None:
     @job(kind="t.fails")
     def fails(terminal: bool) -> None:
