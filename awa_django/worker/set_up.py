@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import sys
 from importlib import import_module
@@ -27,6 +28,12 @@ def take_path() -> None:
     path = os.environ.pop(PATH_VARIABLE, None)  # programs that jobs start have no use for it
     if path is not None:
         sys.path[:] = json.loads(path)
+
+
+def is_being_set_up() -> bool:
+    """Whether this is a child that runs the project's ``manage.py`` for what that prepares."""
+    # Set by multiprocessing itself, for its own refusal to start a process just then.
+    return getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
 def set_up() -> None:

@@ -30,7 +30,7 @@ def main():
     from django.core.management import execute_from_command_line
     execute_from_command_line(sys.argv)
 
-if __name__ == "__main__":
+{guard}
     main()
 """
 TASKS = """
@@ -51,10 +51,11 @@ def run_worker(
     top: str = "",
     main: str = "",
     imports: str = "",
+    guard: str = 'if __name__ == "__main__":',
 ) -> str:
     """Run the jobs that wait in a project made so; what the worker and its processes said."""
     (project / "apps" / "kiosk").mkdir(parents=True)
-    (project / "manage.py").write_text(MANAGE.format(top=top, main=main))
+    (project / "manage.py").write_text(MANAGE.format(top=top, main=main, guard=guard))
     (project / "kiosk_settings.py").write_text(SETTINGS)
     (project / "apps" / "kiosk" / "__init__.py").write_text("import sys; sys.stderr.write('set up\\n')")
     (project / "apps" / "kiosk" / "tasks.py").write_text(TASKS.format(imports=imports))
@@ -97,3 +98,13 @@ def test_what_manage_py_or_a_configuration_prepares_is_there_in_each_process(
         imports="import of_manage_py, of_configuration",
     )
     assert said.count("sold\n") == 1
+
+
+def test_manage_py_whose_command_runs_wherever_it_is_imported(
+    database: Database, worker_env: dict[str, str], tmp_path: Path
+) -> None:
+    """Each child began as another worker, and died: no job ever ran, and the exit code was 0."""
+    insert_job(kind="kiosk.sell")
+    said = run_worker(tmp_path, worker_env, "--max-time", "60", guard="if True:")
+    assert said.count("sold\n") == 1
+    assert "died" not in said

@@ -15,6 +15,7 @@ from awa_django.errors import AwaError
 from awa_django.logs import get_logger, speak_on_a_terminal
 from awa_django.worker.options import check_threads, make_options
 from awa_django.worker.reloader import run_with_reloader
+from awa_django.worker.set_up import is_being_set_up
 from awa_django.worker.supervisor import Supervisor
 
 logger = get_logger("awa_django.worker")
@@ -65,6 +66,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **given: Any) -> None:
+        if is_being_set_up():
+            return  # the manage.py has no `if __name__ == "__main__"`: its child came by here, and goes on
         speak_on_a_terminal()
         settings = get_settings()
         known_queues = {"default", *settings.queues, *registry.queues()}
