@@ -227,7 +227,7 @@ QUESTIONS = (
     Question(
         "W2",
         "not_vacuumable",
-        "this role may not vacuum the tables of jobs, so under load only autovacuum does",
+        "this role, if workers use it, may not vacuum the tables of jobs: under load only autovacuum does",
         "Make the worker's role a member of the owner's, or on PostgreSQL 17 and later grant it MAINTAIN.",
         is_warning=True,
     ),

@@ -14,9 +14,10 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import TextLoader
 
 from awa_django.conf import get_settings
-from awa_django.errors import SchemaMismatch
+from awa_django.errors import AwaError, SchemaMismatch
 from awa_django.storage import inspect
 from awa_django.storage.inspect import SCHEMA_VERSION
+from awa_django.storage.rights import missing_grants
 from awa_django.worker.watchdog import Watch
 
 PsycopgConnection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
@@ -199,3 +200,16 @@ def check_schema(connection: PsycopgConnection) -> None:
         found = None
     if found != SCHEMA_VERSION:
         raise SchemaMismatch(expected=SCHEMA_VERSION, found=found)
+
+
+def check_rights(connection: PsycopgConnection) -> None:
+    """Raises: AwaError, with the grants to make, when this role may not do all that a worker does.
+
+    Some grants are newer than the first: what needs them would fail again and again, long after the start.
+    """
+    missing = missing_grants(connection)
+    if missing:
+        raise AwaError(
+            "this database role may not do what a worker does (docs/roles.md), as these grants are missing: "
+            f"{'; '.join(missing)}"
+        )

@@ -33,6 +33,7 @@ from awa_django.worker.database import (
     STATEMENT_LIMIT,
     PsycopgConnection,
     Session,
+    check_rights,
     check_schema,
 )
 from awa_django.worker.django_connections import disconnect
@@ -218,6 +219,7 @@ class Supervisor:
             try:
                 with session.use() as connection:
                     check_schema(connection)
+                    check_rights(connection)
                     _declare(connection)
                 break
             except psycopg.OperationalError as exc:

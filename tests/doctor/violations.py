@@ -188,6 +188,7 @@ def not_vacuumable() -> list[str]:
     execute(f"GRANT USAGE ON SCHEMA awa TO {role}")
     execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA awa TO {role}")
     execute(f"GRANT SELECT ON SEQUENCE awa.jobs_id_seq TO {role}")
+    execute(f"GRANT UPDATE ON awa.leaders TO {role}")
     execute(f"SET LOCAL ROLE {role}")
     return ["awa.jobs_hot", "awa.scheduled_jobs"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from django.test import Client
 from psycopg.errors import InsufficientPrivilege
 
 from awa_django import Unique, doctor, operations, schedules
+from awa_django.errors import AwaError
 from awa_django.models import Job
+from awa_django.storage.rights import WORKERS_RIGHTS
+from awa_django.worker.options import make_options
+from awa_django.worker.supervisor import Supervisor
 from tests import handlers
 from tests.fault_report import Observe
 from tests.faults.roles import (
@@ -22,6 +27,7 @@ from tests.faults.roles import (
     drain_as_worker,
     refused,
 )
+from tests.test_docs import blocks
 
 F89 = "a role with the documented grants only; "
 FOR_NO_ONE = (
@@ -203,3 +209,45 @@ def test_doctor_needs_no_more_than_a_reader(installed: Installed, become: Become
     become("awa_reader")
     installed.execute("INSERT INTO awa.job_unique_claims VALUES ('\\x00', 1)")
     assert [finding.name for finding in doctor.diagnose() if not finding.is_warning] == ["claims_without_job"]
+
+
+@pytest.mark.parametrize("role", ["awa_reader", "awa_operator"])
+def test_doctor_tells_nobody_of_the_vacuum_who_runs_no_worker(
+    installed: Installed, become: Become, role: str
+) -> None:
+    become(role)
+    assert "W2" not in [finding.invariant for finding in doctor.diagnose()]
+
+
+def test_rights_that_a_worker_looks_for_are_those_of_the_page() -> None:
+    granted: dict[str, tuple[str, ...]] = {}
+    grants = blocks("docs/roles.md", "sql")[2]
+    for rights, tables, roles in re.findall(r"GRANT ([A-Z, ]+) ON (awa\.[\w., ]+) TO ([\w, ]+);", grants):
+        if "awa_worker" in roles:
+            granted |= dict.fromkeys(tables.split(", "), tuple(rights.split(", ")))
+    assert granted == WORKERS_RIGHTS
+
+
+def test_worker_does_not_start_without_the_newest_grants_and_names_them(
+    installed: Installed, become: Become, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role = f"awa_worker{SUFFIX}"
+    rights_of_late = ("DELETE ON awa.cron_jobs", "INSERT, UPDATE ON awa.queue_totals")
+    become("awa_worker")
+    monkeypatch.setattr("awa_django.worker.supervisor.disconnect", lambda: None)  # this is a test's thread
+    worker = Supervisor(make_options(queues="default", known_queues=[]))
+    with worker._poke, worker._poked:
+        worker._prepare()
+        with installed.session() as server:
+            for rights in rights_of_late:
+                server.execute(f"REVOKE {rights} FROM {role}".encode())
+            try:
+                with pytest.raises(AwaError) as refusal:
+                    worker._prepare()
+            finally:
+                for rights in rights_of_late:
+                    server.execute(f"GRANT {rights} TO {role}".encode())
+    assert str(refusal.value) == (
+        "this database role may not do what a worker does (docs/roles.md), as these grants are missing: "
+        f"GRANT INSERT, UPDATE ON awa.queue_totals TO {role}; GRANT DELETE ON awa.cron_jobs TO {role}"
+    )
