@@ -102,6 +102,16 @@ def test_screen_shows_the_same(manage: Manage) -> None:
 
 
 @pytest.mark.django_db
+def test_who_has_no_worker_is_told_how_to_start_one(manage: Manage) -> None:
+    said = "no worker runs: `python manage.py awa_worker` starts one"
+    assert said in manage("awa_status").stdout
+    fill()
+    assert said not in manage("awa_status").stdout
+    execute("UPDATE awa.runtime_instances SET last_seen_at = now() - interval '1 hour'")
+    assert said in manage("awa_status").stdout
+
+
+@pytest.mark.django_db
 def test_counts_stop_at_the_cap(manage: Manage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "cap_for", lambda _: 3)
     for _ in range(4):

@@ -15,7 +15,7 @@ from awa_django.management.base import MISUSED, NOT_AS_ASKED, OperatorCommand
 from awa_django.management.output import Cell, Style, duration, instant, number, shorten
 from awa_django.management.status import Status
 from awa_django.storage.inspect import SCHEMA_VERSION
-from awa_django.storage.status import FAILED_CAP, QueueStatus, Throughput, WorkerState
+from awa_django.storage.status import FAILED_CAP, QueueStatus, Throughput, WorkerState, WorkerStatus
 
 _STYLES: dict[WorkerState, Style] = {"alive": "good", "draining": "warning", "silent": "bad", "gone": "dim"}
 
@@ -102,6 +102,8 @@ class Command(OperatorCommand):
             list(_worker_rows(found)),
             title="Workers",
         )
+        if not any(_state(worker) in ("alive", "draining") for worker in found.workers):
+            self.out.line("  no worker runs: `python manage.py awa_worker` starts one", "bad")
         self.out.line("")
         self.out.table(
             ("DUTY", "LEADER", "LEFT"),
@@ -154,9 +156,13 @@ def _slow(seconds: float | None, bound: float) -> Any:
     return "warning" if seconds is not None and seconds > bound else ""
 
 
+def _state(worker: WorkerStatus) -> WorkerState:
+    return worker.state(get_settings().stale_after)
+
+
 def _worker_rows(found: Status) -> Iterator[tuple[Cell | str, ...]]:
     for worker in found.workers:
-        state = worker.state(get_settings().stale_after)
+        state = _state(worker)
         yield (
             worker.name if worker.supervisor is None else f"  {worker.name}",
             worker.hostname,
@@ -196,10 +202,7 @@ def _document(found: Status) -> dict[str, Any]:
         "longest_wait_seconds": found.longest_wait(),
         "count_cap": found.cap,
         "queues": [status.queue_document(queue, cap=found.cap) for queue in found.queues],
-        "workers": [
-            {**worker._asdict(), "state": worker.state(get_settings().stale_after)}
-            for worker in found.workers
-        ],
+        "workers": [{**worker._asdict(), "state": _state(worker)} for worker in found.workers],
         "leaders": [leader._asdict() for leader in found.leaders],
         "throughput": [
             {
