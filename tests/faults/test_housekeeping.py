@@ -281,9 +281,11 @@ def test_claim_and_promotion_do_not_feel_the_other_rows(
 @pytest.mark.fault("U56", injected="the same 10,000 jobs in 1, 4, 16 and 64 queues, one claimer")
 def test_number_of_queues_costs_little(plain: Database, connect: Connect, observe: Observe) -> None:
     session = connect()
-    rates: dict[int, list[float]] = {1: [], 4: [], 16: [], 64: []}
-    for _ in range(5):
-        for count, found in rates.items():
+    best: dict[int, float] = dict.fromkeys((1, 4, 16, 64), 0.0)
+    for number in range(20):
+        if number >= 3 and min(best.values()) > best[1] * 0.8:
+            break  # a busy machine makes any of them slow, none fast: it gets some more tries
+        for count, rate in best.items():
             plain.connection.execute("TRUNCATE awa.jobs_hot")
             plain.connection.execute(
                 "INSERT INTO awa.jobs_hot (kind, queue) "
@@ -291,12 +293,11 @@ def test_number_of_queues_costs_little(plain: Database, connect: Connect, observ
                 [count],
             )
             plain.connection.execute("VACUUM ANALYZE awa.jobs_hot")
-            limits = dict.fromkeys((f"q{number}" for number in range(count)), 500)
+            limits = dict.fromkeys((f"q{queue}" for queue in range(count)), 500)
             request = ClaimRequest(limits=limits, total=500, worker="w")
             started = time.monotonic()
             while jobs := claim(session, request):
                 complete(session, [Completion(job.key) for job in jobs])
-            found.append(10_000 / (time.monotonic() - started))
-    best = {count: max(found) for count, found in rates.items()}
+            best[count] = max(rate, 10_000 / (time.monotonic() - started))
     assert min(best.values()) > best[1] * 0.8
     observe(", ".join(f"{count} queues: {rate:,.0f} jobs/s" for count, rate in best.items()))
