@@ -47,6 +47,8 @@ class Children:
         self._budget_left = options.max_jobs
         self.refusal: str | None = None
         """Why a child could not start at all; then none will."""
+        self._has_begun = False
+        self._died_early = False
 
     def living(self) -> list[ChildProcess]:
         """The living children."""
@@ -62,6 +64,11 @@ class Children:
     def held_count(self) -> int:
         """How many jobs the living children have in hand."""
         return sum(child[Counter.HELD] for child in self.living())
+
+    @property
+    def none_began(self) -> bool:
+        """Whether children died, and there never was one that was ready to run anything."""
+        return self._died_early and not self._has_begun and not any(child.ready for child in self.living())
 
     def start(self) -> None:
         """Start as many as the options say."""
@@ -179,12 +186,22 @@ class Children:
         if self._budget_left is not None and child.budget is not None:
             self._budget_left += child.budget - (child[Counter.CLAIMED] - child[Counter.RELEASED])
         how = child.how_it_died()
+        self._has_begun = self._has_begun or child.ready
         if child.refusal is not None:
             logger.error("a worker process refused to start: %s", child.refusal)
             self.refusal = child.refusal
         elif not child.ended_cleanly:
             expected = killed or child.retired_at is not None
-            (logger.warning if expected else logger.error)("worker process %s died (%s)", child.pid, how)
+            if child.ready or expected:
+                (logger.warning if expected else logger.error)("worker process %s died (%s)", child.pid, how)
+            else:
+                self._died_early = True
+                logger.error(
+                    "worker process %s died before it was ready (%s): it was killed, or ended by something "
+                    "that it imports (manage.py, settings, apps)",
+                    child.pid,
+                    how,
+                )
         if child.condemned:
             error = "it went on past its timeout, and its process was ended"
             reconciler.bury(child, error, charged=child.condemned, outcome="timed_out")

@@ -116,7 +116,7 @@ class Supervisor:
                     pass
             finally:
                 self._farewell()
-        if self.children.refusal is not None:
+        if self.children.refusal is not None or (self.children.none_began and not self._signals):
             return EXIT_CANNOT_START
         return EXIT_JOBS_GIVEN_BACK if self._killed else EXIT_OK
 

@@ -7,12 +7,14 @@ import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 from awa_django.errors import AwaError
 from awa_django.worker import database, supervisor
+from awa_django.worker.children import Children
 from awa_django.worker.options import make_options
 from awa_django.worker.supervisor import EXIT_CANNOT_START, EXIT_OK, Supervisor
 
@@ -85,6 +87,21 @@ def test_signal_to_the_whole_group_while_children_start_is_a_stop(
         monkeypatch.setattr("multiprocessing.connection.wait", lambda *_, **__: [])
         with pytest.raises(AwaError, match=r"gave no worker process \(EOFError\(.*\): look at"):
             worker.run()
+
+
+@pytest.mark.parametrize(("is_signalled", "code"), [(False, EXIT_CANNOT_START), (True, EXIT_OK)])
+def test_worker_none_of_whose_processes_ever_began_has_not_ended_as_asked(
+    monkeypatch: pytest.MonkeyPatch, is_signalled: bool, code: int
+) -> None:
+    """A drain from cron that never ran anything ended with 0, each time."""
+    worker = Supervisor(make_options(queues="default", known_queues=[], max_time=timedelta(seconds=0.001)))
+    monkeypatch.setattr(Children, "none_began", True)
+    monkeypatch.setattr(worker.children, "start", lambda: None)
+    monkeypatch.setattr(worker, "_services", [])
+    for step in ("_prepare", "_say_goodbye"):
+        monkeypatch.setattr(worker, step, lambda: None)
+    worker._signals = int(is_signalled)
+    assert worker.run() == code
 
 
 def test_second_signal_counts_from_the_word_that_it_stops(
