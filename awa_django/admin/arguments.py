@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods
 from awa_django import operations, registry
 from awa_django.admin.base import ModelAdmin, log, url_of
 from awa_django.admin.unmask import Masked, unmask
+from awa_django.admin.way_back import carried, to_list
 from awa_django.admin.words import refusal, state_name
 from awa_django.conf import get_settings
 from awa_django.errors import InvalidJob
@@ -69,7 +70,7 @@ class ArgumentsMixin(ModelAdmin):
         if problem or shown is None:
             message = problem % {"id": object_id, "state": state_name(job.state)}
             self.message_user(request, message, messages.WARNING)
-            return self._back(object_id)
+            return self._back(request, object_id)
         form = ArgumentsForm(request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
             try:
@@ -95,7 +96,7 @@ class ArgumentsMixin(ModelAdmin):
         if read(text) == before:  # sent twice, or nothing was typed
             message = _("Job %(id)s has these arguments already.") % {"id": job_id}
             self.message_user(request, message, messages.WARNING)
-            return self._back(job_id)
+            return self._back(request, job_id)
         if not constant_time_compare(data["seen"], mark(job.args)):
             return self._meanwhile(request, job_id)
         with transaction.atomic(using=get_settings().database):
@@ -111,12 +112,12 @@ class ArgumentsMixin(ModelAdmin):
             message = _("Job %(id)s was left as it is: it %(reason)s.")
             values = {"id": job_id, "reason": refusal(result.refused[0])}
             self.message_user(request, message % values, messages.WARNING)
-        return self._back(job_id)
+        return self._back(request, job_id)
 
     def _meanwhile(self, request: HttpRequest, job_id: int) -> HttpResponse:
         message = _("Job %(id)s has got other arguments meanwhile: here they are, nothing was changed.")
         self.message_user(request, message % {"id": job_id}, messages.WARNING)
-        return HttpResponseRedirect(self._url("arguments", job_id))
+        return HttpResponseRedirect(self._url(request, "arguments", job_id))
 
     def _ask(self, request: HttpRequest, job_id: int, job: Editable, form: ArgumentsForm) -> HttpResponse:
         request.current_app = self.admin_site.name
@@ -131,16 +132,16 @@ class ArgumentsMixin(ModelAdmin):
             "state": state_name(job.state),
             "declared": "" if handler is None else _declared(handler),
             "has_unique_key": job.unique_key is not None,
-            "back_url": self._url("change", job_id),
-            "list_url": url_of(self.admin_site.name, self.model, "changelist"),
+            "back_url": self._url(request, "change", job_id),
+            "list_url": to_list(url_of(self.admin_site.name, self.model, "changelist"), request),
         }
         return TemplateResponse(request, "admin/awa/edit_arguments.html", context)
 
-    def _back(self, job_id: int) -> HttpResponse:
-        return HttpResponseRedirect(self._url("change", job_id))
+    def _back(self, request: HttpRequest, job_id: int) -> HttpResponse:
+        return HttpResponseRedirect(self._url(request, "change", job_id))
 
-    def _url(self, view: str, job_id: int) -> str:
-        return url_of(self.admin_site.name, self.model, view, job_id)
+    def _url(self, request: HttpRequest, view: str, job_id: int) -> str:
+        return carried(url_of(self.admin_site.name, self.model, view, job_id), request)
 
 
 def _may_see(request: HttpRequest, job: Editable) -> bool:

@@ -14,6 +14,7 @@ from awa_django.admin import detail
 from awa_django.admin.actions import JobActionsMixin
 from awa_django.admin.base import url_of
 from awa_django.admin.limits import TooSlow, limited_by_a_row, too_slow
+from awa_django.admin.way_back import carried, to_list
 from awa_django.conf import get_settings
 from awa_django.models import DeferredJob, HotJob, Job
 from awa_django.operations import LARGEST_ID
@@ -63,8 +64,9 @@ class JobPageMixin(JobActionsMixin):
             "media": self.media,
             "is_live": view == "live",
             "actions": [action for action in self.allowed_job_actions(request) if job.state in action.states],
-            "list_url": url_of(site.name, self.model, "changelist"),
-            "live_url": url_of(site.name, self.model, "live", job.pk),
+            "list_url": to_list(url_of(site.name, self.model, "changelist"), request),
+            "live_url": carried(url_of(site.name, self.model, "live", job.pk), request),
+            "arguments_url": carried(url_of(site.name, self.model, "arguments", job.pk), request),
         }
         return TemplateResponse(request, template, context)
 

@@ -22,6 +22,7 @@ from django.utils.translation import ngettext
 from awa_django.admin.base import ModelAdmin, log, url_of
 from awa_django.admin.confirming import ask
 from awa_django.admin.job_actions import JobAction
+from awa_django.admin.way_back import from_list
 from awa_django.admin.words import english, grouped, refusal
 from awa_django.conf import get_settings
 from awa_django.models import HotJob, Job
@@ -61,7 +62,7 @@ def perform(
         _log(request, action, result, {} if form is None else form.cleaned_data)
     _report(page, request, action, result)
     if "from_detail" in request.POST and not action.deletes:
-        return HttpResponseRedirect(_page_of(page, ids[0]))
+        return HttpResponseRedirect(_page_of(page, request, ids[0]))
     return HttpResponseRedirect(request.get_full_path())
 
 
@@ -129,7 +130,7 @@ def _ask(
         ended_name=ENDED_NAME,
         ended=_ended(ids) if action.deletes else None,
         from_detail=from_detail,
-        back_url=_page_of(page, ids[0]) if from_detail else request.get_full_path(),
+        back_url=_page_of(page, request, ids[0]) if from_detail else request.get_full_path(),
     )
 
 
@@ -139,8 +140,8 @@ def _ended(ids: list[int]) -> str:
     return " ".join(str(job.id) for job in found.values() if job.state in TERMINAL_STATES)
 
 
-def _page_of(page: ModelAdmin, job_id: int) -> str:
-    return url_of(page.admin_site.name, page.model, "change", job_id)
+def _page_of(page: ModelAdmin, request: HttpRequest, job_id: int) -> str:
+    return from_list(url_of(page.admin_site.name, page.model, "change", job_id), request)
 
 
 def _selected_ids(request: HttpRequest) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from html import escape, unescape
 from typing import Any
 
 import pytest
@@ -194,6 +195,42 @@ def test_delete_logs_a_deletion_and_goes_to_the_list(root: Client) -> None:
     assert response["Location"] == reverse("admin:awa_job_changelist")
     assert not Job.objects.exists()
     assert LogEntry.objects.get().action_flag == DELETION
+
+
+def test_who_sees_to_jobs_one_by_one_comes_back_to_the_list_as_it_was(root: Client) -> None:
+    """The failed jobs of a queue, each opened and deleted: every time the list of all jobs came."""
+    kept, gone = insert_job("failed", queue="mail"), insert_job("failed", queue="mail")
+    query = "?queue=mail&state=failed"
+    url = reverse("admin:awa_hotjob_changelist") + query
+
+    def page_of(job_id: int) -> str:
+        links = re.findall(r'href="([^"]+/change/[^"]*)"', root.get(url).content.decode())
+        [link] = {unescape(each) for each in links if f"/{job_id}/" in each}
+        return link
+
+    def press(page: str, name: str, job_id: int, **data: str) -> Any:
+        shown = root.get(page).content.decode()
+        assert shown.count(f'href="{escape(url)}"') == 1  # where it says of which list the page is
+        assert f'data-url="{escape(page.replace("/change/", "/live/"))}"' in shown
+        forms = re.findall(r'<form method="post" action="([^"]+)"', shown)
+        assert {unescape(address) for address in forms} == {url}
+        given = {"action": name, ACTION_CHECKBOX_NAME: str(job_id), "index": "0", "from_detail": "1", **data}
+        return root.post(url, given)
+
+    page = page_of(gone)
+    asked = press(page, "delete_jobs", gone).content.decode()
+    assert f'href="{escape(page)}" class="closelink"' in asked
+    assert press(page, "delete_jobs", gone, confirmed="1")["Location"] == url
+    page = page_of(kept)
+    assert press(page, "retry_jobs", kept)["Location"] == page
+
+    arguments = page.replace("/change/", "/arguments/")
+    assert f'href="{escape(arguments)}"' in root.get(page).content.decode()
+    edited = root.get(arguments).content.decode()
+    assert f'href="{escape(page)}" class="closelink"' in edited
+    seen = re.search(r'name="seen" value="([^"]+)"', edited)
+    assert seen
+    assert root.post(arguments, {"args": '{"a": 1}', "seen": seen[1]})["Location"] == page
 
 
 def test_the_log_and_the_change_stand_or_fall_together(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
