@@ -7,7 +7,7 @@ from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.db.models.signals import post_migrate
+from django.db.models.signals import post_migrate, pre_save
 from django.utils.translation import gettext_lazy as _
 
 
@@ -20,11 +20,14 @@ class AwaConfig(AppConfig):
     def ready(self) -> None:
         # Not at the top: models may be imported from here on only, and jobs' modules import theirs.
         from awa_django import logs, registry
+        from awa_django.models.fixtures import refuse_raw_save
 
         logs.undo_disabling()
         for name in ("checks", "database_checks", "deployment_checks", "bulk_operation"):
             import_module(f"awa_django.{name}")
         post_migrate.connect(_install_without_migrations, sender=self)
+        for model in self.get_models():
+            pre_save.connect(refuse_raw_save, sender=model)
         modules = registry.discover()
         backends = [str(params.get("BACKEND", "")) for params in getattr(settings, "TASKS", {}).values()]
         # Not imported for nothing: on Django 5.2 it needs the django-tasks package.

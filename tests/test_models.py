@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps import apps
+from django.core import serializers
+from django.core.exceptions import FieldError
 from django.core.management import call_command
 from django.db import DatabaseError, IntegrityError, NotSupportedError, connection
 from django.test import override_settings
 from django.utils import timezone
 
-from awa_django.models import CronJob, DeferredJob, HotJob, Job, LeaderLease, QueueMeta, UniqueClaim
+from awa_django.models import (
+    CronJob,
+    DeferredJob,
+    HotJob,
+    Job,
+    LeaderLease,
+    QueueMeta,
+    QueueStats,
+    UniqueClaim,
+)
 from awa_django.models.fields import UndecodedJSON
 from awa_django.router import AwaRouter
 
@@ -131,7 +144,10 @@ def test_locks_through_the_view_are_refused_naming_the_tables() -> None:
 def test_locks_on_the_tables_work() -> None:
     job = Job.objects.create(kind="a")
     assert HotJob.objects.select_for_update(skip_locked=True).get(pk=job.pk).pk == job.pk
+    assert HotJob.objects.select_for_update(of=("self",), no_key=True).get(pk=job.pk).pk == job.pk
     assert not DeferredJob.objects.select_for_update(nowait=True).exists()
+    with pytest.raises(FieldError, match="of"):
+        HotJob.objects.select_for_update(of=("self", "queue")).first()
 
 
 @pytest.mark.parametrize("model", [HotJob, DeferredJob, UniqueClaim, QueueMeta, CronJob, LeaderLease])
@@ -189,6 +205,27 @@ def test_lookups_on_the_columns_of_our_own_types() -> None:
     assert Job.objects.filter(state__in=["available", "running"]).count() == 2
     with pytest.raises(TypeError, match="list of strings"):
         Job.objects.filter(tags="x").count()
+
+
+def test_arrays_are_json_for_serializers_and_come_back_from_it() -> None:
+    job = Job.objects.create(kind="a", tags=['x"', "y"], errors=[{"error": "it's"}])
+    [row] = json.loads(serializers.serialize("json", [job]))
+    assert row["fields"]["tags"] == '["x\\"", "y"]'
+    assert row["fields"]["errors"] == '[{"error": "it\'s"}]'
+    [loaded] = serializers.deserialize("json", json.dumps([row]))
+    same: Any = loaded.object
+    assert (same.tags, same.errors) == (job.tags, job.errors)
+
+
+def test_rows_of_a_fixture_are_refused_naming_what_leaves_them_out(tmp_path: Path) -> None:
+    keys: dict[Any, Any] = {QueueStats: ["2026-01-01T00:00:00Z", "q", "k"], UniqueClaim: KEY.hex()}
+    fixture = tmp_path / "queue.json"
+    for model in apps.get_app_config("awa").get_models():
+        row = {"model": model._meta.label_lower, "pk": keys.get(model, "1"), "fields": {}}
+        fixture.write_text(json.dumps([row]))
+        with pytest.raises(NotSupportedError, match=rf"{model._meta.label} .*loaddata --exclude awa"):
+            call_command("loaddata", fixture)
+        call_command("loaddata", fixture, exclude=["awa"], verbosity=0)
 
 
 def test_errors_of_the_view_arrive_as_integrity_errors() -> None:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models.lookups import PostgresOperatorLookup
 
@@ -60,7 +61,17 @@ class JSONBField(models.JSONField):
             return UndecodedJSON(value)
 
 
-class JSONBArrayField(models.Field):  # type: ignore[type-arg]
+class _ArrayField(models.Field):  # type: ignore[type-arg]
+    """An array column. As text, which serializers ask for, it is a JSON list, as Django's own array is."""
+
+    def to_python(self, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+    def value_to_string(self, obj: models.Model) -> str:
+        return json.dumps(self.value_from_object(obj), cls=DjangoJSONEncoder)
+
+
+class JSONBArrayField(_ArrayField):
     """A jsonb[] column as a list of values."""
 
     def db_type(self, connection: Any) -> str:
@@ -75,7 +86,7 @@ class JSONBArrayField(models.Field):  # type: ignore[type-arg]
         return [connection.ops.adapt_json_value(item, None) for item in value]
 
 
-class TextArrayField(models.Field):  # type: ignore[type-arg]
+class TextArrayField(_ArrayField):
     """A text[] column as a list of strings, with the ``contains`` lookup."""
 
     def db_type(self, connection: Any) -> str:
@@ -102,7 +113,7 @@ class TextArrayContains(PostgresOperatorLookup):
         return f"{sql}::text[]", params
 
 
-class HistogramField(models.Field):  # type: ignore[type-arg]
+class HistogramField(_ArrayField):
     """An integer[] column as a list of counts, see ``awa_django.histogram``."""
 
     def db_type(self, connection: Any) -> str:

@@ -5,8 +5,8 @@ They are the base managers too, so related managers and ``Model.save`` cannot pa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn, Self, TypeVar
 
 from django.db import NotSupportedError, models
 
@@ -43,6 +43,14 @@ class ReadOnlyQuerySet(models.QuerySet[ModelType]):
 
     def delete(self) -> NoReturn:
         self._refuse("delete")
+
+    def select_for_update(
+        self, nowait: bool = False, skip_locked: bool = False, of: Sequence[str] = (), no_key: bool = False
+    ) -> Self:
+        # No relation leads from these tables, so "self" is all there is to lock; and PostgreSQL takes no
+        # table with its schema there.
+        of = tuple(name for name in of if name != "self")
+        return super().select_for_update(nowait=nowait, skip_locked=skip_locked, of=of, no_key=no_key)
 
     # The async forms call the ones above. Manager.from_queryset leaves delete out, as Django's own.
     delete.queryset_only = True  # type: ignore[attr-defined]
