@@ -63,6 +63,28 @@ def check_declarations(**_: Any) -> list[CheckMessage]:
     return messages
 
 
+@register(TAG)
+def check_caches(**_: Any) -> list[CheckMessage]:
+    """No cache answers for the queue's tables: workers write them without the ORM, which would empty it."""
+    label = HotJob._meta.app_label
+    if not apps.is_installed("cachalot") or not getattr(settings, "CACHALOT_ENABLED", True):
+        return []
+    only = {
+        *getattr(settings, "CACHALOT_ONLY_CACHABLE_APPS", ()),
+        *getattr(settings, "CACHALOT_ONLY_CACHABLE_TABLES", ()),
+    }
+    if label in getattr(settings, "CACHALOT_UNCACHABLE_APPS", ()) or (only and label not in only):
+        return []
+    return [
+        checks.Warning(
+            "django-cachalot caches what the models of the queue answer, and sees no write of a worker: the "
+            "admin shows jobs as they were.",
+            hint=f"CACHALOT_UNCACHABLE_APPS = ({label!r},)",
+            id="awa.W004",
+        )
+    ]
+
+
 def _database_messages() -> Iterator[CheckMessage]:
     alias = get_settings().database
     if alias not in settings.DATABASES:
@@ -94,7 +116,14 @@ def _database_messages() -> Iterator[CheckMessage]:
 def _routing_messages(alias: str) -> Iterator[CheckMessage]:
     """Whether the routers agree with the setting, and whose rows jobs cannot commit together with."""
     written_to = router.db_for_write(HotJob)
-    if written_to != alias or not router.allow_migrate(alias, HotJob._meta.app_label):
+    if written_to == alias and not router.allow_migrate(alias, HotJob._meta.app_label):
+        yield checks.Warning(
+            f"The queue is on the alias {alias!r}, where the routers let this app not be migrated.",
+            hint="Put 'awa_django.router.AwaRouter' first in DATABASE_ROUTERS; with django-tenants list "
+            "'awa_django' in SHARED_APPS.",
+            id="awa.W002",
+        )
+    elif written_to != alias:
         yield checks.Warning(
             f"The queue is on the alias {alias!r}, but the routers send this app to {written_to!r}: "
             "`migrate` and the models' save() go there.",

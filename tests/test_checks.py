@@ -6,7 +6,7 @@ import pytest
 from django.core.checks import run_checks
 
 from awa_django import job, periodic
-from awa_django.checks import check_database, check_declarations, check_time_zone
+from awa_django.checks import check_caches, check_database, check_declarations, check_time_zone
 from awa_django.router import AwaRouter
 
 if TYPE_CHECKING:
@@ -93,6 +93,37 @@ def test_where_models_live_and_routers_lead(
     settings.AWA = {"DATABASE": alias}
     settings.DATABASE_ROUTERS = routers
     assert ids(check_database()) == expected
+
+
+def test_a_router_that_lets_no_table_be_made_where_the_queue_is(settings: Any) -> None:
+    class NotHere:
+        def allow_migrate(self, db: str, app_label: str, **_: Any) -> bool | None:
+            return False if app_label == "awa" else None
+
+    settings.DATABASE_ROUTERS = [NotHere()]
+    [message] = check_database()
+    assert message.id == "awa.W002"
+    assert "'default', where the routers let this app not be migrated" in message.msg
+
+
+@pytest.mark.parametrize(
+    ("names", "warned"),
+    [
+        ({}, True),
+        ({"CACHALOT_UNCACHABLE_APPS": ("awa",)}, False),
+        ({"CACHALOT_ONLY_CACHABLE_APPS": ("shop",)}, False),
+        ({"CACHALOT_ONLY_CACHABLE_APPS": ("shop", "awa")}, True),
+        ({"CACHALOT_ENABLED": False}, False),
+    ],
+)
+def test_a_cache_of_every_query_leaves_the_queue_out(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, names: dict[str, Any], warned: bool
+) -> None:
+    assert check_caches() == []
+    monkeypatch.setattr("awa_django.checks.apps.is_installed", lambda name: name == "cachalot")
+    for name, value in names.items():
+        setattr(settings, name, value)
+    assert ids(check_caches()) == (["awa.W004"] if warned else [])
 
 
 def test_the_apps_whose_models_live_elsewhere_are_named(
