@@ -15,7 +15,9 @@ from pytest_django.live_server_helper import LiveServer
 
 from awa_django.admin.dashboard import shared
 from awa_django.storage import dashboard
-from tests.admin.browser import SECURE_CSP
+from tests.admin.browser import SECURE_CSP, in_browser
+
+__all__ = ["in_browser"]
 
 Login = Callable[..., Client]
 STRICT = (

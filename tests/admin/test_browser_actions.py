@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,14 @@ from django.db import connection
 from awa_django.models import HotJob
 from awa_django.operations.change import BULK_KIND
 from tests import handlers
-from tests.admin.test_browser import in_browser
+from tests.admin.browser import IN_BROWSER, Run
 from tests.conftest import Connect
 from tests.factories import insert_job, reload_job
 from tests.waiting import wait_until
 from tests.worker_process import WorkerProcess
 
-__all__ = ["in_browser"]
+pytestmark = IN_BROWSER
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
-
-Run = Callable[[Callable[[Any], None]], None]
 KIND = handlers.nothing.handler.kind
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,14 +11,11 @@ from django.db import connection
 
 from awa_django.admin.dashboard import page as dashboard_page
 from awa_django.admin.dashboard import shared
-from tests.admin.test_browser import fill, in_browser
+from tests.admin.browser import IN_BROWSER, Run, fill
 from tests.conftest import Connect
 
-__all__ = ["in_browser"]
+pytestmark = IN_BROWSER
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
-
-Run = Callable[[Callable[[Any], None]], None]
 URL = "/admin/awa/dashboard/"
 SIZES = ((1440, 900), (390, 844))
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from awa_django import operations
 from awa_django.models import Job
@@ -14,20 +11,12 @@ from awa_django.storage import finalize, heartbeat, queues
 from awa_django.storage.claim import ClaimRequest, claim_one
 from awa_django.storage.rows import Attempt, Ending
 from awa_django.worker import verdict
-from tests.admin.test_browser import in_browser
+from tests.admin.browser import UNDER_STRICT_POLICY, Run
 from tests.conftest import Connect
 from tests.factories import insert_job
 
-__all__ = ["in_browser"]
+pytestmark = UNDER_STRICT_POLICY
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("strict_policy"),
-]
-
-Run = Callable[[Callable[[Any], None]], None]
 REQUEST = ClaimRequest(limits={}, total=1, worker="web-1-4711-1")
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from django.urls import reverse
 
+from tests.admin.browser import IN_BROWSER, Run
 from tests.admin.hostile import HOSTILE, details, fill, filtered, lists
-from tests.admin.test_browser import in_browser
 
-__all__ = ["in_browser"]
+pytestmark = IN_BROWSER
 
-pytestmark = [pytest.mark.system, pytest.mark.django_db(transaction=True), pytest.mark.timeout(600)]
-
-Run = Callable[[Callable[[Any], None]], None]
 
 # What the texts call when one of them gets to run.
 WATCH = "window.awaHits = 0; window.awaHit = () => { window.awaHits += 1; return true; };"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,20 +12,12 @@ from django.urls import reverse
 from awa_django.admin.dashboard import page as dashboard_page
 from awa_django.admin.dashboard import shared
 from awa_django.models import Job
-from tests.admin.test_browser import fill, in_browser
+from tests.admin.browser import UNDER_STRICT_POLICY, Run, fill
 from tests.conftest import Connect
 from tests.factories import insert_job
 
-__all__ = ["in_browser"]
+pytestmark = UNDER_STRICT_POLICY
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("strict_policy"),
-]
-
-Run = Callable[[Callable[[Any], None]], None]
 
 # Where the focus is, once per element: what a reader hears of it, and how it is seen.
 STOP = """

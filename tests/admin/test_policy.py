@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
-import pytest
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.urls import reverse
 
 from awa_django.admin.job_actions import JOB_ACTIONS
-from tests.admin.browser import POLICY, POST
+from tests.admin.browser import POLICY, POST, UNDER_STRICT_POLICY, Run, fill
 from tests.admin.hostile import details, lists
-from tests.admin.test_browser import fill, in_browser
 from tests.conftest import Connect
 from tests.factories import insert_job
 
-__all__ = ["in_browser"]
+pytestmark = UNDER_STRICT_POLICY
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(600),
-    pytest.mark.usefixtures("strict_policy"),
-]
-
-Run = Callable[[Callable[[Any], None]], None]
 
 WATCH = """
 window.refused = [];

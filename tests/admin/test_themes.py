@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,15 @@ from django.urls import reverse
 from pytest_django.live_server_helper import LiveServer
 
 from awa_django.models import Job
+from tests.admin.browser import IN_BROWSER, Run, fill
 from tests.admin.hostile import details, lists
-from tests.admin.test_browser import fill, in_browser
 from tests.admin.test_policy import AUDIT, REST, VARIANTS, axe_source
 from tests.conftest import PROJECT_DIR
 from tests.factories import insert_job
 from tests.waiting import wait_until
 
-__all__ = ["in_browser"]
+pytestmark = IN_BROWSER
 
-pytestmark = [
-    pytest.mark.system,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.timeout(600),
-]
-
-Run = Callable[[Callable[[Any], None]], None]
 THEMES = ("unfold", "jazzmin")
 # What is ours on a page: the rest is the theme's, and so are the lists, which are made of its templates.
 OURS = ".awa-page, .awa-dashboard"
