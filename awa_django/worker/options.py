@@ -70,7 +70,7 @@ def make_options(
 
     Raises: ConfigurationError naming the option that is wrong.
     """
-    named = parse_queues(queues) if queues is not None else dict.fromkeys(known_queues)
+    named = parse_queues(queues, known_queues) if queues is not None else dict.fromkeys(known_queues)
     if concurrency is None:
         concurrency = sum(limit for limit in named.values() if limit is not None)
         if not concurrency or None in named.values():
@@ -88,8 +88,10 @@ def make_options(
     )
 
 
-def parse_queues(text: str) -> dict[str, int | None]:
+def parse_queues(text: str, known: Sequence[str] = ()) -> dict[str, int | None]:
     """``"mail:10,default"`` -> ``{"mail": 10, "default": None}``; a limit is what follows the last colon.
+
+    But for a known queue whose own name has a colon, and no number behind it: ``mail:high``.
 
     Raises: ConfigurationError when a name is empty, twice, over 200 characters, or none that PostgreSQL
     can store (NUL, lone surrogates), or a limit is no number.
@@ -97,8 +99,8 @@ def parse_queues(text: str) -> dict[str, int | None]:
     named: dict[str, int | None] = {}
     for part in text.split(","):
         queue, colon, limit = part.strip().rpartition(":")
-        if not colon:
-            queue, limit = part.strip(), ""
+        if not colon or (not limit.isdecimal() and part.strip() in known):
+            queue, colon, limit = part.strip(), "", ""
         queue = queue.strip()
         if not queue or len(queue) > 200 or clean_text(queue, 200) != queue or queue in named:
             raise ConfigurationError(

@@ -44,6 +44,14 @@ def test_bad_list_of_queues_is_refused(text: str) -> None:
         parse_queues(text)
 
 
+def test_known_queue_with_a_colon_in_its_name_needs_no_number_behind_it() -> None:
+    known = ["mail:high", "mail:3"]
+    assert parse_queues(" mail:high ", known) == {"mail:high": None}
+    assert parse_queues("mail:high:2,mail:3", known) == {"mail:high": 2, "mail": 3}
+    with pytest.raises(ConfigurationError, match="--queues mail: the concurrency must be a number"):
+        parse_queues("mail:low", known)
+
+
 @pytest.mark.parametrize("text", ["mail:", "mail:x", "mail:-1", "mail:1.5"])
 def test_limit_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--queues mail: the concurrency must be a number"):
