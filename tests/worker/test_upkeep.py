@@ -93,11 +93,18 @@ def test_table_is_vacuumed_when_it_is_worth_it(
     assert dead_rows() == left
 
 
-def test_vacuum_in_vain_is_not_tried_again_soon(
-    session: Session, leader: AtWill, connect: Connect, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("longest", "left"), [(300.0, (3, 0)), (0.0, (0, 0))], ids=["soon", "in the end"])
+def test_vacuum_in_vain_is_not_tried_again_soon_but_in_the_end(
+    session: Session,
+    leader: AtWill,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+    longest: float,
+    left: tuple[int, int],
 ) -> None:
     """While somebody's snapshot keeps the dead rows."""
     monkeypatch.setattr(module, "WORTH_IT", 2)
+    monkeypatch.setattr(module, "LONGEST_REST", longest)
     vacuumer = Vacuumer(session, leader)
     reader = connect(autocommit=False)
     reader.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -111,7 +118,7 @@ def test_vacuum_in_vain_is_not_tried_again_soon(
     vacuumer.tick()
     reader.rollback()
     vacuumer.tick()
-    assert dead_rows() == (3, 0)
+    assert dead_rows() == left
     Vacuumer(session, leader).tick()
     assert dead_rows() == (0, 0)
     insert_job("scheduled")
