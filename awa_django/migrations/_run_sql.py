@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from django.core.management.base import CommandError
-from django.db import OperationalError, transaction
+from django.db import OperationalError, router, transaction
 from django.db.migrations.operations.base import Operation
 
 from awa_django.migrations._queue_alias import leads_to_queue
@@ -69,6 +69,10 @@ class RunSQLFile(Operation):
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
         if not self._applies_to(schema_editor.connection):
+            return
+        # Forwards a second run finds the work done. Backwards it would undo it: django-tenants runs the
+        # migrations of each tenant on one alias, and its router says which tenant an app is none of.
+        if not router.allow_migrate(schema_editor.connection.alias, app_label):
             return
         if not self._is_applied(schema_editor, default=True):
             return

@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from django.core.management import call_command
+from django.db import connection
 
-from awa_django.migrations._run_sql import MIGRATION_LOCK
+from awa_django.migrations._run_sql import MIGRATION_LOCK, RunSQLFile
 from awa_django.storage.inspect import SCHEMA_VERSION
 from tests.conftest import PROJECT_DIR
 from tests.scratch_database import Query
@@ -230,6 +232,25 @@ def test_sqlite_is_left_alone(scratch_url: str, settings_dir: Path, alias: str) 
     # The system check refuses such a setting before it comes to this.
     output = manage(scratch_url, "migrate", "--database", "lite", "--skip-checks", **others)
     assert "Applying awa.0004_view... OK" in output
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("allowed", "left"), [(False, SCHEMA_VERSION), (None, SCHEMA_VERSION - 1)])
+def test_a_router_keeps_the_schema_from_being_undone(settings: Any, allowed: bool | None, left: int) -> None:
+    """As for one tenant among others: all of them lost their queue."""
+
+    class Router:
+        def allow_migrate(self, db: str, app_label: str, **_: Any) -> bool | None:
+            return allowed if app_label == "awa" else None
+
+    settings.DATABASE_ROUTERS = [Router()]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name FROM awa.schema_version ORDER BY version DESC LIMIT 1")
+        [newest] = cursor.fetchone()
+        with connection.schema_editor() as editor:
+            RunSQLFile(newest).database_backwards("awa", editor, None, None)
+        cursor.execute("SELECT max(version) FROM awa.schema_version")
+        assert cursor.fetchone() == (left,)
 
 
 @pytest.mark.django_db
