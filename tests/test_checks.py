@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.core.checks import run_checks
 
-from awa_django import job, periodic
+from awa_django import Unique, job, periodic
 from awa_django.checks import check_caches, check_database, check_declarations, check_time_zone
 from awa_django.router import AwaRouter
 
@@ -159,3 +159,14 @@ def test_periodic_arguments_that_cannot_be_stored_are_an_error() -> None:
     [message] = check_declarations()
     assert message.id == "awa.E004"
     assert "periodic job 'nightly': argument 'count'" in message.msg
+
+
+def test_unique_key_that_no_fire_takes_is_warned_of() -> None:
+    @periodic("@daily", name="nightly")
+    @job(kind="tests.checks.unique", unique=Unique())
+    def declared() -> None: ...
+
+    [message] = check_declarations()
+    assert message.id == "awa.W005"
+    assert "'nightly'" in message.msg
+    assert "'tests.checks.unique'" in message.msg

@@ -33,7 +33,7 @@ def page(empty_registry: None) -> dict[str, Any]:
 
 @pytest.mark.django_db
 def test_the_page_runs(page: dict[str, Any], settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    _, setting, listing = blocks(PAGE, "python")
+    _, setting, overlap, listing = blocks(PAGE, "python")
     exec(setting, page)
     settings.AWA = page["AWA"]
     declared = registry.periodic_jobs()
@@ -61,6 +61,11 @@ def test_the_page_runs(page: dict[str, Any], settings: Any, capsys: pytest.Captu
     assert run.outcome == "completed"
     shop, at = capsys.readouterr().out.split(maxsplit=1)
     assert (shop, datetime.fromisoformat(at.strip())) == ("south", fire_at)
+
+    exec(overlap, page)
+    page["ask_for_index"].enqueue_many([{}, {}])
+    kinds = [run.kind for run in drain()]
+    assert sorted(kinds) == ["shop.ask_for_index", "shop.ask_for_index", "shop.rebuild_index"]
 
 
 @pytest.mark.django_db
