@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import IntegrityError, InternalError, NotSupportedError, connection, transaction
 from django.db.utils import DataError, ProgrammingError
+from psycopg.types.json import Jsonb
 
 from tests.factories import reload_job
 
@@ -141,6 +143,40 @@ def test_many_rows_in_one_statement_are_routed_one_by_one() -> None:
             "SELECT (SELECT count(*) FROM awa.jobs_hot), (SELECT count(*) FROM awa.scheduled_jobs)"
         )
         assert cursor.fetchone() == (5, 5)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_clients_send_is_taken_as_by_a_table(clean_queue: None, connect: Any) -> None:
+    """docs/raw-sql.md says so: a pipeline, prepared and binary statements, and COPY."""
+    session = connect()
+    values = ("k", Jsonb({"n": 1}), [Jsonb({"error": "e"})], ["a"], "cancelled")
+    with session.pipeline():
+        inserted = session.execute(
+            "INSERT INTO awa.jobs (kind, args, errors, tags, state) VALUES (%s, %s, %s, %s, %s) "
+            "RETURNING args, errors, tags, state::text",
+            values,
+            prepare=True,
+            binary=True,
+        )
+        session.execute("INSERT INTO awa.jobs (kind) VALUES ('k'), ('k')")
+        changed = session.execute(
+            "UPDATE awa.jobs AS job SET priority = wanted.priority "
+            "FROM (VALUES ('k', 4)) AS wanted (kind, priority) WHERE job.kind = wanted.kind AND job.state = ANY(%s::awa.job_state[])",
+            [["available", "scheduled"]],
+        )
+    assert inserted.fetchall() == [({"n": 1}, [{"error": "e"}], ["a"], "cancelled")]
+    assert changed.rowcount == 2
+    with (
+        session.cursor() as cursor,
+        cursor.copy("COPY awa.jobs (kind, priority) FROM STDIN (FORMAT binary)") as copy,
+    ):
+        copy.set_types(["text", "int2"])
+        copy.write_row(("k", 3))
+    assert session.execute("SELECT count(*) FROM awa.jobs_hot WHERE priority = 3").fetchone() == (1,)
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        session.execute("INSERT INTO awa.jobs (kind, run_at) VALUES ('k', %s)", [None])
+    with pytest.raises(psycopg.errors.UndefinedFunction):
+        session.execute("SELECT FROM awa.jobs WHERE state = ANY(%s::text[])", [["available"]])
 
 
 def test_who_waits_for_the_queue_is_woken(clean_queue: None, connect: Any) -> None:
