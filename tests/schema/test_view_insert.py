@@ -161,7 +161,8 @@ def test_what_clients_send_is_taken_as_by_a_table(clean_queue: None, connect: An
         session.execute("INSERT INTO awa.jobs (kind) VALUES ('k'), ('k')")
         changed = session.execute(
             "UPDATE awa.jobs AS job SET priority = wanted.priority "
-            "FROM (VALUES ('k', 4)) AS wanted (kind, priority) WHERE job.kind = wanted.kind AND job.state = ANY(%s::awa.job_state[])",
+            "FROM (VALUES ('k', 4)) AS wanted (kind, priority) "
+            "WHERE job.kind = wanted.kind AND job.state = ANY(%s::awa.job_state[])",
             [["available", "scheduled"]],
         )
     assert inserted.fetchall() == [({"n": 1}, [{"error": "e"}], ["a"], "cancelled")]
