@@ -96,6 +96,14 @@ class ChildProcess:
             return False
         return stat.rpartition(")")[2].split()[0] in ("T", "t")
 
+    def resident(self) -> int:
+        """Bytes of memory that it has, those that it shares included; 0 when it is gone."""
+        try:
+            pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
+        except (OSError, IndexError):
+            return 0
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
     def slots(self) -> list[Slot]:
         """What it holds; still readable after its death."""
         return self._reader.slots()

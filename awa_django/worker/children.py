@@ -27,6 +27,8 @@ LONGEST_RESPAWN_WAIT = 30.0
 # A handler this long past its timeout ignores it: its process has to go.
 OVERDUE_GRACE = 3.0
 LOOK_FOR_OVERDUE_EVERY = 0.5
+LOOK_AT_MEMORY_EVERY = 0.5
+MEGABYTE = 1_000_000
 
 
 class Children:
@@ -43,6 +45,7 @@ class Children:
         self._respawn_at: list[float] = []
         self._short_lives = 0
         self._looked_for_overdue = 0.0
+        self._looked_at_memory = 0.0
         self._done_before: dict[Counter, int] = {}
         self._budget_left = options.max_jobs
         self.refusal: str | None = None
@@ -129,6 +132,27 @@ class Children:
             if (overdue and len(overdue) == len(child.slots())) or now - child.retired_at > patience:
                 child.condemned = frozenset(overdue)
                 child.kill()
+
+    def stop_large(self) -> None:
+        """Stop children over ``--max-memory-per-child``: each ends what it runs, and a successor comes.
+
+        One that has claimed nothing yet is left: where Django alone takes more, jobs run all the same.
+        """
+        most, now = self._options.max_memory_per_child, time.monotonic()
+        if most is None or now - self._looked_at_memory < LOOK_AT_MEMORY_EVERY:
+            return
+        self._looked_at_memory = now
+        for child in self.living():
+            if child.stopping or not child[Counter.CLAIMED]:
+                continue
+            size = child.resident()
+            if size > most * MEGABYTE:
+                logger.info(
+                    "worker process %s has %d megabytes: it ends its jobs, and is replaced",
+                    child.pid,
+                    size // MEGABYTE,
+                )
+                child.stop()
 
     def is_budget_spent(self) -> bool:
         """Whether ``--max-jobs`` are claimed and ended."""

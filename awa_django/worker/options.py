@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 
 from awa_django.codec import clean_text
 from awa_django.errors import ConfigurationError
@@ -14,6 +15,8 @@ DEFAULT_CONCURRENCY = 8
 # More threads than this only wait for the GIL; more jobs at once is what async handlers are for.
 MAX_THREADS = 256
 MAX_CONCURRENCY = 10_000
+# Where a process reads how much memory it has.
+STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class WorkerOptions:
     max_jobs: int | None = None
     max_time: timedelta | None = None
     max_jobs_per_child: int | None = None
+    max_memory_per_child: int | None = None
+    """Megabytes."""
     shutdown_timeout: timedelta = field(default=timedelta(seconds=30))
 
     def __post_init__(self) -> None:
@@ -45,7 +50,11 @@ class WorkerOptions:
         ):
             if not 1 <= value <= most:
                 raise ConfigurationError(f"{name} must be between 1 and {most}, not {value}")
-        for name, bound in (("--max-jobs", self.max_jobs), ("--max-jobs-per-child", self.max_jobs_per_child)):
+        for name, bound in (
+            ("--max-jobs", self.max_jobs),
+            ("--max-jobs-per-child", self.max_jobs_per_child),
+            ("--max-memory-per-child", self.max_memory_per_child),
+        ):
             if bound is not None and bound < 1:
                 raise ConfigurationError(f"{name} must be at least 1, not {bound}")
 
@@ -61,6 +70,7 @@ def make_options(
     max_jobs: int | None = None,
     max_time: timedelta | None = None,
     max_jobs_per_child: int | None = None,
+    max_memory_per_child: int | None = None,
     shutdown_timeout: timedelta = timedelta(seconds=30),
 ) -> WorkerOptions:
     """Options from the command line's words.
@@ -70,6 +80,8 @@ def make_options(
 
     Raises: ConfigurationError naming the option that is wrong.
     """
+    if max_memory_per_child is not None and not STATM.exists():
+        raise ConfigurationError(f"--max-memory-per-child needs {STATM}, which Linux has")
     named = parse_queues(queues, known_queues) if queues is not None else dict.fromkeys(known_queues)
     if concurrency is None:
         concurrency = sum(limit for limit in named.values() if limit is not None)
@@ -84,6 +96,7 @@ def make_options(
         max_jobs=max_jobs,
         max_time=max_time,
         max_jobs_per_child=max_jobs_per_child,
+        max_memory_per_child=max_memory_per_child,
         shutdown_timeout=shutdown_timeout,
     )
 

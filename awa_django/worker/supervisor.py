@@ -255,6 +255,7 @@ class Supervisor:
         )
         if self._stop_reason is None:
             self.children.retire_overdue()
+            self.children.stop_large()
             self.children.respawn()
             self._stop_reason = self._reason_to_stop()
         return self._stop_reason is not None and self._stop_step()

@@ -106,6 +106,22 @@ def test_children_are_replaced_after_their_share(database: Database, start_worke
     assert database.value("SELECT count(DISTINCT pid) FROM effects") >= 3
 
 
+def test_a_child_that_has_grown_ends_its_jobs_and_is_replaced(
+    database: Database, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    handlers.until.enqueue(path=str(tmp_path / "end"))
+    worker = start_worker("--concurrency", "1", "--max-memory-per-child", "1")  # as every Python has
+    grown = re.compile(r"worker process (\d+) has \d+ megabytes")
+    wait_until(lambda: grown.search(worker.text()), message=worker.text)
+    handlers.record.enqueue(number=1)
+    (tmp_path / "end").touch()
+    wait_until(lambda: database.states() == {"completed": 2}, message=worker.text)
+    assert worker.stop() == 0
+    pids: dict[str, int] = dict(database.rows("SELECT name, pid FROM effects"))
+    assert pids["ended"] == int(grown.findall(worker.text())[0]) != pids["record"]
+    assert "died" not in worker.text()
+
+
 def test_queues_are_served_within_their_limits(database: Database, start_worker: StartWorker) -> None:
     handlers.sleep.using(queue="narrow").enqueue_many([{"seconds": 0.2, "number": n} for n in range(6)])
     handlers.record.using(queue="other: with, commas".replace(",", "")).enqueue(number=1)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pickle
 import sys
 from datetime import timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from awa_django.errors import ConfigurationError
+from awa_django.worker import options
 from awa_django.worker.options import (
     DEFAULT_CONCURRENCY,
     MAX_CONCURRENCY,
@@ -92,12 +94,21 @@ def test_threads_follow_concurrency_up_to_their_cap() -> None:
         ({"queues": {"mail": 0}}, "--queues mail"),
         ({"max_jobs": 0}, "--max-jobs"),
         ({"max_jobs_per_child": -1}, "--max-jobs-per-child"),
+        ({"max_memory_per_child": 0}, "--max-memory-per-child"),
         ({"queues": {}}, "--queues"),
     ],
 )
 def test_value_out_of_bounds_is_refused_by_its_option(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(ConfigurationError, match=name):
         WorkerOptions(**{"queues": {"default": 8}, **wrong})
+
+
+def test_a_bound_of_memory_needs_to_be_told_how_much_there_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(options, "STATM", tmp_path / "statm")
+    with pytest.raises(ConfigurationError, match=r"--max-memory-per-child needs .*statm"):
+        make_options(queues="a", known_queues=[], max_memory_per_child=100)
 
 
 def test_options_reach_the_children_as_they_are() -> None:

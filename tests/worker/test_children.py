@@ -10,6 +10,7 @@ from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.children import Children
 from awa_django.worker.options import make_options
 from awa_django.worker.reconciler import Reconciler
+from awa_django.worker.slots import Counter
 
 
 class DeadChild:
@@ -47,6 +48,25 @@ class Undertaker:
     def bury(self, *_: Any, **__: Any) -> None: ...
 
 
+class LivingChild:
+    """A child of some size, in the middle of its life."""
+
+    def __init__(self, megabytes: float, *, claimed: int = 1) -> None:
+        self.pid = 4711
+        self.stopping = False
+        self._size = int(megabytes * 1_000_000)
+        self._claimed = claimed
+
+    def __getitem__(self, counter: Counter) -> int:
+        return self._claimed if counter == Counter.CLAIMED else 0
+
+    def resident(self) -> int:
+        return self._size
+
+    def stop(self) -> None:
+        self.stopping = True
+
+
 def children_that_died(*ready: bool, killed: bool = False) -> Children:
     children = Children(make_options(queues="q", known_queues=[]), worker="w", application_name="a")
     for each in ready:
@@ -75,3 +95,13 @@ def test_one_that_was_ready_is_enough(ready: tuple[bool, ...], caplog: pytest.Lo
 def test_those_that_the_worker_ends_itself_have_not_died_early() -> None:
     assert not children_that_died(False, killed=True).none_began
     assert not children_that_died().none_began
+
+
+def test_those_over_the_bound_of_memory_are_stopped_once_they_have_done_something() -> None:
+    """One that is too large from the start would be replaced for ever, and no job ever run."""
+    options = make_options(queues="q", known_queues=[], max_memory_per_child=100)
+    children = Children(options, worker="w", application_name="a")
+    large, small, fresh = LivingChild(100.1), LivingChild(100), LivingChild(500, claimed=0)
+    children._living = [cast("ChildProcess", child) for child in (large, small, fresh)]
+    children.stop_large()
+    assert [child.stopping for child in (large, small, fresh)] == [True, False, False]

@@ -55,6 +55,12 @@ class Command(BaseCommand):
             "--max-jobs-per-child", type=int, help="replace a child after this many jobs (it ends them first)"
         )
         parser.add_argument(
+            "--max-memory-per-child",
+            type=int,
+            metavar="MEGABYTES",
+            help="replace a child that has more memory than this (it ends its jobs first)",
+        )
+        parser.add_argument(
             "--shutdown-timeout",
             type=float,
             metavar="SECONDS",
@@ -84,6 +90,7 @@ class Command(BaseCommand):
                 max_jobs=given["max_jobs"],
                 max_time=None if max_time is None else timedelta(seconds=max_time),
                 max_jobs_per_child=given["max_jobs_per_child"],
+                max_memory_per_child=given["max_memory_per_child"],
                 shutdown_timeout=settings.shutdown_timeout if timeout is None else timedelta(seconds=timeout),
             )
             for queue in sorted(options.queues.keys() - known_queues):
