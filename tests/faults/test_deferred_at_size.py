@@ -45,6 +45,7 @@ def servers() -> Iterator[tuple[Postgres, Postgres]]:
         yield empty, laden
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.fault(

@@ -27,6 +27,7 @@ def statements(database: Database) -> int:
     return count
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.acceptance
 @pytest.mark.fault(
@@ -70,6 +71,7 @@ def start_plain_worker(plain: Database, workers: Workers) -> StartWorker:
     return workers.start
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.acceptance
 @pytest.mark.timeout(1800)

@@ -92,6 +92,7 @@ def make_session() -> Iterator[Callable[[], Session]]:
         session.close()
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize(
     "count", [20_000, pytest.param(1_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )
@@ -157,6 +158,7 @@ def test_pruning_is_exact_and_lets_others_work(
     )
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.fault("F96", injected="autovacuum off, 60,000 jobs through the hot table")
@@ -218,6 +220,7 @@ def test_claims_over_dead_rows_stay_usable_and_recover(
     )
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.fault(
@@ -276,6 +279,7 @@ def test_claim_and_promotion_do_not_feel_the_other_rows(
     )
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.fault("U56", injected="the same 10,000 jobs in 1, 4, 16 and 64 queues, one claimer")

@@ -24,6 +24,7 @@ REQUEST = ClaimRequest(limits={"default": 500}, total=500, worker="w")
 DEAD = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relid = 'awa.jobs_hot'::regclass"
 
 
+@pytest.mark.measures
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.fault("U49", injected="100,000 jobs beside an idle REPEATABLE READ transaction, which then ends")

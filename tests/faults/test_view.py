@@ -154,6 +154,7 @@ def fill(database: Database, count: int) -> None:
     )
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize(
     "count", [10_000, pytest.param(500_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
 )

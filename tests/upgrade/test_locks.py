@@ -25,7 +25,7 @@ from tests.upgrade.releases import THIS, Release
 from tests.upgrade.test_each_schema import FIRST
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.acceptance, pytest.mark.timeout(3_600)]
+pytestmark = [pytest.mark.slow, pytest.mark.acceptance, pytest.mark.measures, pytest.mark.timeout(3_600)]
 
 # What a producer and a worker do all the time, on a row of their own.
 INSERT = "INSERT INTO awa.jobs_hot (kind, queue) VALUES ('probe', 'nobody') RETURNING id"
