@@ -178,6 +178,9 @@ def test_what_clients_send_is_taken_as_by_a_table(clean_queue: None, connect: An
         session.execute("INSERT INTO awa.jobs (kind, run_at) VALUES ('k', %s)", [None])
     with pytest.raises(psycopg.errors.UndefinedFunction):
         session.execute("SELECT FROM awa.jobs WHERE state = ANY(%s::text[])", [["available"]])
+    with pytest.raises(psycopg.errors.DatatypeMismatch):
+        session.execute("INSERT INTO awa.jobs (kind, args) VALUES ('k', %s::varchar)", ["{}"])
+    session.execute("INSERT INTO awa.jobs (kind, args) VALUES ('k', CAST(%s::varchar AS jsonb))", ["{}"])
 
 
 def test_who_waits_for_the_queue_is_woken(clean_queue: None, connect: Any) -> None:
