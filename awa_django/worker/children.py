@@ -121,7 +121,7 @@ class Children:
         patience = self._options.shutdown_timeout.total_seconds()
         for child in self.living():
             overdue = child.overdue(OVERDUE_GRACE)
-            if overdue and not child.stopping:
+            if overdue and child.retired_at is None:  # also one that is stopped, and could not end
                 logger.warning(
                     "worker process %s is replaced: jobs past their timeout go on in it", child.pid
                 )

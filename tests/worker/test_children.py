@@ -51,11 +51,13 @@ class Undertaker:
 class LivingChild:
     """A child of some size, in the middle of its life."""
 
-    def __init__(self, megabytes: float, *, claimed: int = 1) -> None:
+    def __init__(self, megabytes: float, *, claimed: int = 1, overdue: tuple[object, ...] = ()) -> None:
         self.pid = 4711
-        self.stopping = False
+        self.stopping = self.killed = False
+        self.retired_at: float | None = None
         self._size = int(megabytes * 1_000_000)
         self._claimed = claimed
+        self._overdue = overdue
 
     def __getitem__(self, counter: Counter) -> int:
         return self._claimed if counter == Counter.CLAIMED else 0
@@ -63,8 +65,21 @@ class LivingChild:
     def resident(self) -> int:
         return self._size
 
+    def overdue(self, grace: float) -> tuple[object, ...]:
+        return self._overdue
+
+    def slots(self) -> tuple[object, ...]:
+        return self._overdue
+
     def stop(self) -> None:
         self.stopping = True
+
+    def retire(self) -> None:
+        self.retired_at = 0.0
+        self.stop()
+
+    def kill(self) -> None:
+        self.killed = True
 
 
 def children_that_died(*ready: bool, killed: bool = False) -> Children:
@@ -105,3 +120,15 @@ def test_those_over_the_bound_of_memory_are_stopped_once_they_have_done_somethin
     children._living = [cast("ChildProcess", child) for child in (large, small, fresh)]
     children.stop_large()
     assert [child.stopping for child in (large, small, fresh)] == [True, False, False]
+
+
+def test_one_that_was_stopped_and_whose_handler_ignores_its_timeout_is_replaced_all_the_same() -> None:
+    """Else it would neither end nor claim for ever, and have no successor."""
+    options = make_options(queues="q", known_queues=[], max_memory_per_child=100)
+    children = Children(options, worker="w", application_name="a")
+    stuck = LivingChild(150, overdue=("a run",))
+    children._living = [cast("ChildProcess", stuck)]
+    children.stop_large()
+    children.retire_overdue()
+    assert stuck.killed
+    assert len(children._respawn_at) == 1
