@@ -90,10 +90,11 @@ class SlotTable:
 
     def __init__(self, descriptor: int, count: int) -> None:
         self.count = count
-        self.memory = mmap.mmap(descriptor, _HEADER_BYTES + count * _SLOT_BYTES)
-        # To give to a process, until the table itself is gone; the memory lives as long as its views.
+        # To give to a process, until the table itself is gone; the memory lives as long as its views. Closed
+        # too where there is none left for the memory itself: a start that fails is tried again and again.
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
+        self.memory = mmap.mmap(descriptor, _HEADER_BYTES + count * _SLOT_BYTES)
 
     @classmethod
     def create(cls, count: int) -> SlotTable:

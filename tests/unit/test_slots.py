@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import multiprocessing
 import threading
@@ -119,6 +120,15 @@ def test_table_is_in_a_temporary_file_where_the_system_has_none_in_memory(
     table = SlotTable.create(2)
     table.writer().add(Counter.COMPLETED, 3)
     assert table.reader()[Counter.COMPLETED] == 3
+
+
+def test_table_that_gets_no_memory_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try to start a child would take one more of the descriptors that it has too few of."""
+    monkeypatch.setattr("mmap.mmap", mock.Mock(side_effect=OSError))  # EMFILE
+    descriptors = psutil.Process().num_fds()
+    with contextlib.suppress(OSError):
+        SlotTable.create(2)
+    assert psutil.Process().num_fds() == descriptors
 
 
 def test_slots_are_never_read_torn(table: SlotTable, reader: SlotReader) -> None:
