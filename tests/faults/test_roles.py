@@ -13,7 +13,7 @@ from psycopg.errors import InsufficientPrivilege
 from awa_django import Unique, doctor, operations, schedules
 from awa_django.errors import AwaError
 from awa_django.models import Job
-from awa_django.storage.rights import WORKERS_RIGHTS
+from awa_django.storage.rights import WORKERS_RIGHTS, missing_grants
 from awa_django.worker.options import make_options
 from awa_django.worker.supervisor import Supervisor
 from tests import handlers
@@ -251,3 +251,16 @@ def test_worker_does_not_start_without_the_newest_grants_and_names_them(
         "this database role may not do what a worker does (docs/roles.md), as these grants are missing: "
         f"GRANT INSERT, UPDATE ON awa.queue_totals TO {role}; GRANT DELETE ON awa.cron_jobs TO {role}"
     )
+
+
+def test_worker_may_have_rights_to_the_columns_that_it_writes_alone(installed: Installed) -> None:
+    role = f"awa_worker{SUFFIX}"
+    with installed.session() as server, installed.session("awa_worker") as worker:
+        server.execute(f"REVOKE UPDATE ON awa.leaders FROM {role}".encode())
+        try:
+            assert missing_grants(worker) == [f"GRANT UPDATE ON awa.leaders TO {role}"]
+            server.execute(f"GRANT UPDATE (holder, epoch, expires_at) ON awa.leaders TO {role}".encode())
+            assert missing_grants(worker) == []
+        finally:
+            server.execute(f"REVOKE UPDATE ON awa.leaders FROM {role}".encode())
+            server.execute(f"GRANT UPDATE ON awa.leaders TO {role}".encode())
