@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import tomllib
 from argparse import ArgumentParser, _SubParsersAction
@@ -208,6 +210,25 @@ def test_makefile_agrees_with_the_project() -> None:
     for name in ("Makefile", "noxfile.py"):
         text = (PROJECT_DIR / name).read_text(encoding="utf-8")
         assert set(re.findall(r"--group[\s\",]+(\w+)", text)) <= set(groups), name
+
+
+@pytest.mark.parametrize(
+    ("beside", "alone", "code"),
+    [(0, 0, 0), (0, 5, 0), (5, 0, 0), (5, 5, 2), (1, 0, 2), (0, 1, 2), (1, 5, 2)],
+)
+def test_faults_fail_where_a_half_of_them_does_or_none_was_chosen(
+    tmp_path: Path, beside: int, alone: int, code: int
+) -> None:
+    """pytest says 5 where ``ARGS`` left it no test."""
+    shutil.copy(PROJECT_DIR / "Makefile", tmp_path)
+    (tmp_path / "scripts").mkdir()
+    for name in ("pyproject.toml", "scripts/system_packages.sh", "scripts/system_postgres.sh", "installed"):
+        (tmp_path / name).touch()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\ncase "$*" in *"not measures"*) exit {beside};; *) exit {alone};; esac\n')
+    python.chmod(0o755)
+    make = ["make", "faults", "python=./python", "dev_stamp=installed"]
+    assert subprocess.run(make, cwd=tmp_path, check=False, capture_output=True).returncode == code
 
 
 def test_pages_with_a_test_of_their_own_have_one() -> None:
