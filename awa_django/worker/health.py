@@ -109,8 +109,10 @@ def examine(
     ]
     ready = 0
     for child in children:
-        ready += child.ready
+        ready += child.ready and not child.stopping
         for name, counter in (("claimer", Counter.CLAIMER_TICK_NS), ("completer", Counter.COMPLETER_TICK_NS)):
+            if child.stopping and counter == Counter.CLAIMER_TICK_NS:
+                continue  # it claims no more, however long what it runs may take
             ticked = child[counter]
             age = now - ticked / 1e9 if ticked else None
             loops.append(Loop(f"{name} of {child.name}", age, 0.0))

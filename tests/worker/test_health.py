@@ -10,12 +10,15 @@ import urllib.request
 from collections.abc import Iterator
 from datetime import timedelta
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT
+from typing import cast
 
 import pytest
 
 from awa_django.errors import ConfigurationError
+from awa_django.worker.child_process import ChildProcess
 from awa_django.worker.health import LIVE_WITHIN, READY_WITHIN, Health, HealthServer, Loop, examine
 from awa_django.worker.service import Service
+from awa_django.worker.slots import Counter
 from tests.waiting import wait_until
 
 
@@ -97,6 +100,32 @@ def test_loop_that_does_not_work_grows_old(mode: str, monkeypatch: pytest.Monkey
     finally:
         service.go_on.set()
         service.stop(60)
+
+
+class ChildOfLongAgo:
+    """A child, whose completer ticks, and whose claimer did so last too long ago."""
+
+    name = "child"
+    ready = True
+
+    def __init__(self, *, stopping: bool) -> None:
+        self.stopping = stopping
+
+    def __getitem__(self, counter: Counter) -> int:
+        now = time.monotonic_ns()
+        return now if counter == Counter.COMPLETER_TICK_NS else now - int(2e9 * LIVE_WITHIN)
+
+
+def test_child_that_only_ends_its_jobs_is_no_reason_to_restart_the_worker() -> None:
+    """A job of ten minutes in a child that is replaced (--max-memory-per-child) would be the end of it."""
+
+    def look(*, stopping: bool) -> Health:
+        child = cast("ChildProcess", ChildOfLongAgo(stopping=stopping))
+        return examine(worker="w", started_at=0.0, draining=False, services=[], children=[child])
+
+    assert not look(stopping=False).is_live
+    assert look(stopping=True).is_live
+    assert not look(stopping=True).is_ready
 
 
 @pytest.fixture
