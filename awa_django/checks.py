@@ -58,19 +58,9 @@ def check_declarations(**_: Any) -> list[CheckMessage]:
     for job in periodic_jobs:
         try:
             job.encode()
+            job.stored_metadata()
         except AwaError as exc:
             messages.append(Error(f"periodic job {job.name!r}: {exc}", obj=job.handler.where, id="awa.E004"))
-        if job.handler.unique is not None:
-            messages.append(
-                checks.Warning(
-                    f"The jobs of the schedule {job.name!r} hold no unique key, though {job.kind!r} declares "
-                    "one: two of them may wait or run at once.",
-                    hint="Let the periodic job enqueue the unique one. Silence this if each fire is to make "
-                    "its job in any case.",
-                    obj=job.handler.where,
-                    id="awa.W005",
-                )
-            )
     return messages
 
 

@@ -12,6 +12,7 @@ from awa_django.binding import Signature
 from awa_django.codec import JSON
 from awa_django.conf import get_settings
 from awa_django.cron import DEFAULT_CATCH_UP, Missed
+from awa_django.fire_key import FIRE_KEY, FireKey
 from awa_django.redaction import MASKED_KEY
 from awa_django.retry import RetryPolicy
 from awa_django.unique import Unique
@@ -153,3 +154,15 @@ class PeriodicJob:
     def encode(self) -> str:
         """The arguments as JSON text. Raises: InvalidJob naming the argument that cannot be stored."""
         return self.handler.encode(self.arguments)
+
+    def stored_metadata(self) -> dict[str, JSON]:
+        """What the schedule's row says to those who do not know the kind: of its jobs, and of their key.
+
+        Raises: InvalidJob when the arguments cannot be part of the key that the handler declares.
+        """
+        metadata = {**self.metadata, **self.handler.marks}
+        unique = self.handler.unique
+        if unique is not None:
+            args = self.handler.key_args(self.encode()) if unique.args else {}
+            metadata[FIRE_KEY] = FireKey.of(unique, self.kind, queue=self.queue, args=args).to_json()
+        return metadata

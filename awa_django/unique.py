@@ -99,20 +99,27 @@ class Unique:
 
     def bucket(self, at: datetime) -> int | None:
         """The number of the period that ``at`` (aware) is in; None without a period."""
-        return None if self.period is None else (at - _EPOCH) // self.period
+        return None if self.period is None else bucket_of(at, self.period)
+
+    def counted(self, kind: str, args: Mapping[str, object]) -> object:
+        """What of the arguments is part of the key; None when nothing is.
+
+        Raises: InvalidJob when the key function fails.
+        """
+        if self.args is True:
+            return args
+        if callable(self.args):
+            return _answer(self.args, dict(args), kind)
+        if self.args:
+            return {name: args[name] for name in self.args if name in args}
+        return None
 
     def key(self, kind: str, *, queue: str, args: Mapping[str, object], at: datetime | None) -> bytes:
         """The key of a job with these components; ``at`` is needed with a period only.
 
         Raises: InvalidJob when the key function fails, or answers what cannot be part of a key.
         """
-        counted: object = None
-        if self.args is True:
-            counted = args
-        elif callable(self.args):
-            counted = _answer(self.args, dict(args), kind)
-        elif self.args:
-            counted = {name: args[name] for name in self.args if name in args}
+        counted = self.counted(kind, args)
         if self.period is not None and at is None:
             raise ValueError("a key with a period needs the instant it is for")
         return unique_key(
@@ -121,6 +128,11 @@ class Unique:
             args=counted,
             period_bucket=None if at is None else self.bucket(at),
         )
+
+
+def bucket_of(at: datetime, period: timedelta) -> int:
+    """The number of the period that ``at`` (aware) is in."""
+    return (at - _EPOCH) // period
 
 
 def unique_key(
@@ -139,19 +151,29 @@ def unique_key(
     Raises: InvalidJob for what is no JSON, or a float that is written differently elsewhere (with an
     exponent, or -0.0).
     """
-    hasher = blake3(kind.encode())
+    return digest(key_material(kind, queue=queue, args=args), period_bucket)
+
+
+def key_material(kind: str, *, queue: str | None, args: object) -> bytes:
+    """What ``digest`` makes the key of, beside the period. Raises: InvalidJob as ``unique_key`` does."""
+    material = kind.encode()
     if queue is not None:
-        hasher.update(b"\x00" + queue.encode())
+        material += b"\x00" + queue.encode()
     if args is not None:
         try:
             canonical = json.dumps(args, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
         except (TypeError, ValueError) as exc:
             raise InvalidJob(f"{args!r} cannot be part of the unique key of a {kind!r} job: {exc}") from exc
         _check_floats(args, kind)
-        hasher.update(b"\x00" + canonical)
+        material += b"\x00" + canonical
+    return material
+
+
+def digest(material: bytes, period_bucket: int | None = None) -> bytes:
+    """The key of this material in this period."""
     if period_bucket is not None:
-        hasher.update(b"\x00" + period_bucket.to_bytes(8, "little", signed=True))
-    return hasher.digest(KEY_BYTES)
+        material += b"\x00" + period_bucket.to_bytes(8, "little", signed=True)
+    return blake3(material).digest(KEY_BYTES)
 
 
 def _check_floats(value: object, kind: str) -> None:

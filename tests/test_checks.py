@@ -161,12 +161,15 @@ def test_periodic_arguments_that_cannot_be_stored_are_an_error() -> None:
     assert "periodic job 'nightly': argument 'count'" in message.msg
 
 
-def test_unique_key_that_no_fire_takes_is_warned_of() -> None:
-    @periodic("@daily", name="nightly")
+def test_key_that_the_fires_of_a_schedule_cannot_have_is_an_error() -> None:
+    @periodic("@daily", name="daily")
     @job(kind="tests.checks.unique", unique=Unique())
     def declared() -> None: ...
 
+    @periodic("@daily", name="nightly")
+    @job(kind="tests.checks.keyless", unique=Unique(args=lambda args: args["nothing"]))
+    def keyless() -> None: ...
+
     [message] = check_declarations()
-    assert message.id == "awa.W005"
-    assert "'nightly'" in message.msg
-    assert "'tests.checks.unique'" in message.msg
+    assert message.id == "awa.E004"
+    assert "periodic job 'nightly': the key function of 'tests.checks.keyless' failed" in message.msg

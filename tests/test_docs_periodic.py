@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.db import connection
 
-from awa_django import registry, schedules
+from awa_django import UniqueConflict, registry, schedules
 from awa_django.cron import Due, due_fires, next_fires
 from awa_django.models import HotJob
 from awa_django.storage import cron_jobs as storage
@@ -63,9 +63,14 @@ def test_the_page_runs(page: dict[str, Any], settings: Any, capsys: pytest.Captu
     assert (shop, datetime.fromisoformat(at.strip())) == ("south", fire_at)
 
     exec(overlap, page)
-    page["ask_for_index"].enqueue_many([{}, {}])
-    kinds = [run.kind for run in drain()]
-    assert sorted(kinds) == ["shop.ask_for_index", "shop.ask_for_index", "shop.rebuild_index"]
+    rebuild_index = page["rebuild_index"]
+    [added] = [job for job in registry.periodic_jobs() if job.handler is rebuild_index.handler]
+    cron_scheduler.declare_schedule(connection, added)  # type: ignore[arg-type]
+    holder_id = schedules.run_now(added.name)
+    assert rebuild_index.enqueue().holder_id == holder_id
+    with pytest.raises(UniqueConflict):
+        schedules.run_now(added.name)
+    assert [run.kind for run in drain()] == ["shop.rebuild_index"]
 
 
 @pytest.mark.django_db

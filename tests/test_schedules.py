@@ -12,8 +12,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from awa_django import ScheduleNotFound, doctor, schedules
+from awa_django import ScheduleNotFound, Unique, UniqueConflict, doctor, operations, schedules
 from awa_django.errors import ConfigurationError
+from awa_django.fire_key import FIRE_KEY, FireKey
 from awa_django.models import CronJob, HotJob
 from awa_django.storage.cron_jobs import cron_jobs
 
@@ -66,6 +67,43 @@ def test_run_now_makes_a_job_beside_the_fires() -> None:
     assert "fire_at" not in jobs[0].metadata["awa:cron"]
     assert CronJob.objects.values().get() == before
     assert [str(finding) for finding in doctor.diagnose() if not finding.is_warning] == []
+
+
+def keyed(period: timedelta | None = None) -> str:
+    return json.dumps({FIRE_KEY: FireKey.of(Unique(period=period), "a.report", queue="q", args={}).to_json()})
+
+
+@pytest.mark.parametrize("period", [None, timedelta(days=10_000)])
+def test_run_now_takes_the_unique_key_or_says_who_has_it(period: timedelta | None) -> None:
+    add("nightly", queue="q", metadata=keyed(period))
+    before = CronJob.objects.values().get()
+    made = HotJob.objects.get(pk=schedules.run_now("nightly", by="ann"))
+    assert made.unique_key is not None
+    assert bytes(made.unique_key) == Unique(period=period).key("a.report", queue="q", args={}, at=made.run_at)
+    assert made.metadata["awa:cron"]["asked_by"] == "ann"
+    assert FIRE_KEY not in made.metadata
+    for _ in range(2):
+        with pytest.raises(UniqueConflict, match=f"job {made.pk} holds") as raised:
+            schedules.run_now("nightly")
+        assert raised.value.holder_id == made.pk
+    said = f"nothing is enqueued: job {made.pk} holds the unique key of this 'a.report' job\n"
+    assert awa_cron("run", "nightly") == said
+    assert json.loads(awa_cron("run", "nightly", "--json")) == {
+        "name": "nightly", "job_id": None, "holder_id": made.pk
+    }  # fmt: skip
+    assert HotJob.objects.count() == 1
+    assert CronJob.objects.values().get() == before
+    operations.cancel(made.pk)
+    schedules.run_now("nightly")
+    assert [str(finding) for finding in doctor.diagnose() if not finding.is_warning] == []
+
+
+def test_run_now_of_a_wrong_key_says_so() -> None:
+    add("nightly", metadata=json.dumps({FIRE_KEY: 7}))
+    with pytest.raises(ConfigurationError, match="awa:unique"):
+        schedules.run_now("nightly")
+    with pytest.raises(CommandError, match="awa:unique"):
+        awa_cron("run", "nightly")
 
 
 def test_next_fires_follow_the_clock_of_the_database() -> None:

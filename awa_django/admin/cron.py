@@ -22,7 +22,7 @@ from awa_django.admin.base import ListOnlyAdmin, distance, log, show_instant
 from awa_django.admin.words import grouped
 from awa_django.conf import get_settings
 from awa_django.cron import next_fires
-from awa_django.errors import ConfigurationError, ScheduleNotFound
+from awa_django.errors import ConfigurationError, ScheduleNotFound, UniqueConflict
 from awa_django.models import CronJob
 from awa_django.storage.cron_jobs import DECLARED_WITHIN
 
@@ -79,6 +79,12 @@ class CronJobAdmin(ListOnlyAdmin):
             except ScheduleNotFound:
                 text = _("There is no schedule %(name)s any more.") % {"name": name}
                 self.message_user(request, text, messages.ERROR)
+                continue
+            except UniqueConflict as exc:
+                text = _("Nothing is enqueued for %(name)s: job %(holder)s holds its unique key.") % {
+                    "name": name, "holder": exc.holder_id or "?"
+                }  # fmt: skip
+                self.message_user(request, text, messages.WARNING)
                 continue
             text = (told if done else _("Nothing to change: %(name)s.")) % {"name": name, "done": done}
             self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)

@@ -27,10 +27,24 @@ class Schedule(NamedTuple):
     catch_up_limit: int
     since: datetime
     now: datetime
+    unique: str | None
+    """JSON of the FireKey of its jobs."""
+
+
+class Fired(NamedTuple):
+    """A fire of a schedule whose jobs are unique; the job is None when another one held its key."""
+
+    fire_at: datetime
+    job_id: int | None
+    queue: str
+    holder_id: int | None
 
 
 class ListedSchedule(NamedTuple):
-    """A schedule as an operator sees it. ``undeclared``: no living worker's code has it any more."""
+    """A schedule as an operator sees it. ``undeclared``: no living worker's code has it any more.
+
+    ``unique`` is the JSON of its jobs' FireKey, None where they have no unique key.
+    """
 
     name: str
     cron_expr: str
@@ -45,6 +59,7 @@ class ListedSchedule(NamedTuple):
     skipped_count: int
     last_fire_at: datetime | None
     now: datetime
+    unique: str | None
 
     @property
     def state(self) -> str:
@@ -132,6 +147,37 @@ def fire_cron_job(
     )
 
 
+def fire_unique_cron_job(
+    connection: Connection,
+    name: str,
+    fire_ats: Sequence[datetime],
+    *,
+    until: datetime,
+    since: datetime,
+    skipped_count: int,
+    unique: str,
+    unique_keys: Sequence[bytes],
+    unique_states: str,
+) -> list[Fired]:
+    """``fire_cron_job`` for a schedule whose jobs hold these keys, one for each fire time.
+
+    Raises the driver's LockNotAvailable, with nothing done, when an open transaction has taken a key.
+    """
+    rows = fetch(
+        connection,
+        "fire_unique_cron_job",
+        name=name,
+        fire_ats=list(fire_ats),
+        until=until,
+        since=since,
+        skipped_count=skipped_count,
+        unique=unique,
+        unique_keys=list(unique_keys),
+        unique_states=unique_states,
+    )
+    return [Fired._make(row) for row in rows]
+
+
 def list_cron_jobs(connection: Connection, name: str | None = None) -> list[ListedSchedule]:
     """All schedules by name, or the one of that name."""
     rows = fetch(connection, "list_cron_jobs", name=name, declared_within=DECLARED_WITHIN)
@@ -153,4 +199,19 @@ def resume_cron_job(connection: Connection, name: str) -> bool | None:
 def run_cron_job(connection: Connection, name: str, *, asked_by: str | None) -> tuple[int, str] | None:
     """Enqueue one job of a schedule now; its id and queue, None when there is none of this name."""
     rows = fetch(connection, "run_cron_job", name=name, asked_by=asked_by)
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
+def run_unique_cron_job(
+    connection: Connection, name: str, *, asked_by: str | None, unique_key: bytes, unique_states: str
+) -> tuple[int | None, str] | None:
+    """``run_cron_job`` for a schedule whose job is to hold this key; the id is None when another one does."""
+    rows = fetch(
+        connection,
+        "run_unique_cron_job",
+        name=name,
+        asked_by=asked_by,
+        unique_key=unique_key,
+        unique_states=unique_states,
+    )
     return (rows[0][0], rows[0][1]) if rows else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple, assert_never, cast
 
@@ -12,10 +13,11 @@ import psycopg
 from awa_django import failpoints, registry
 from awa_django.cron import Missed, due_fires, next_fires
 from awa_django.errors import ConfigurationError
+from awa_django.fire_key import FireKey
 from awa_django.handler import PeriodicJob
 from awa_django.logs import get_logger
 from awa_django.storage import cron_jobs as storage
-from awa_django.storage.cron_jobs import DECLARED_WITHIN, Schedule
+from awa_django.storage.cron_jobs import DECLARED_WITHIN, Made, Schedule
 from awa_django.storage.wake import wake
 from awa_django.worker.database import PsycopgConnection, Session
 from awa_django.worker.duty import Duty
@@ -31,6 +33,8 @@ PUNCTUAL = timedelta(seconds=60)
 CONFIRM_EVERY = 20.0
 # What no worker declares any more is deleted after this. It stops firing much earlier.
 KEEP_UNDECLARED = timedelta(minutes=10)
+# Seconds to the next look at a fire whose unique key somebody has taken in an open transaction.
+UNDECIDED_WAIT = 1.0
 # An invalid schedule is logged once in so many looks: five minutes' worth.
 LOG_EVERY = 60
 
@@ -83,6 +87,9 @@ class CronScheduler(Duty):
                     with self.session.use() as connection:
                         next_at = self._fire(connection, schedule)
             except (ConfigurationError, psycopg.DatabaseError) as exc:
+                if schedule.unique is not None and isinstance(exc, psycopg.errors.LockNotAvailable):
+                    wait = min(wait, UNDECIDED_WAIT)
+                    continue
                 if isinstance(exc, psycopg.OperationalError):
                     raise
                 self._log_invalid(schedule, exc)
@@ -122,14 +129,7 @@ class CronScheduler(Duty):
             case _:
                 assert_never(missed)
         skipped_count = due.total - len(fires)
-        made = storage.fire_cron_job(
-            connection,
-            schedule.name,
-            fires,
-            until=until,
-            since=schedule.since,
-            skipped_count=skipped_count,
-        )
+        made = _make(connection, schedule, fires, until=until, skipped_count=skipped_count)
         if made:
             ids = ", ".join(str(job_id) for job_id, _ in made)
             logger.info("schedule %s fired for %s: job %s", schedule.name, until, ids)
@@ -169,6 +169,41 @@ class CronScheduler(Duty):
         self._invalid[schedule.name] = seen + 1
 
 
+def _make(
+    connection: PsycopgConnection,
+    schedule: Schedule,
+    fires: Sequence[datetime],
+    *,
+    until: datetime,
+    skipped_count: int,
+) -> Made:
+    """The jobs of these fires; says which found their unique key held."""
+    since = schedule.since
+    if schedule.unique is None:
+        return storage.fire_cron_job(
+            connection, schedule.name, fires, until=until, since=since, skipped_count=skipped_count
+        )
+    key = FireKey.from_json(schedule.unique)
+    fired = storage.fire_unique_cron_job(
+        connection,
+        schedule.name,
+        fires,
+        until=until,
+        since=since,
+        skipped_count=skipped_count,
+        unique=schedule.unique,
+        unique_keys=[key.at(fire) for fire in fires],
+        unique_states=key.mask,
+    )
+    for fire in fired:
+        if fire.job_id is None:
+            holder = "another job" if fire.holder_id is None else f"job {fire.holder_id}"
+            logger.info(
+                "schedule %s: no job for %s, as %s holds its unique key", schedule.name, fire.fire_at, holder
+            )
+    return [(fire.job_id, fire.queue) for fire in fired if fire.job_id is not None]
+
+
 def declare_schedule(connection: PsycopgConnection, periodic: PeriodicJob) -> None:
     """Write one schedule of the code."""
     storage.sync_cron_job(
@@ -182,7 +217,7 @@ def declare_schedule(connection: PsycopgConnection, periodic: PeriodicJob) -> No
         priority=periodic.priority,
         max_attempts=periodic.max_attempts,
         tags=periodic.tags,
-        metadata=json.dumps({**periodic.metadata, **periodic.handler.marks}),
+        metadata=json.dumps(periodic.stored_metadata()),
         missed=periodic.missed,
         catch_up_limit=periodic.catch_up_limit,
     )

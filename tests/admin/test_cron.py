@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from django.db import connection
 from django.test import Client
 from django.urls import reverse
 
+from awa_django import Unique
+from awa_django.fire_key import FIRE_KEY, FireKey
 from awa_django.models import CronJob, HotJob
 from tests.admin.conftest import Login
 
@@ -66,6 +69,19 @@ def test_pause_resume_and_run_do_what_they_say_and_are_logged(name: str, root: C
     assert said == [
         "Paused the schedule.", f"Enqueued job {job.pk} of the schedule.", "Resumed the schedule."
     ]  # fmt: skip
+
+
+def test_run_now_says_which_job_holds_the_unique_key(root: Client) -> None:
+    key = {FIRE_KEY: FireKey.of(Unique(), "k", queue="default", args={}).to_json()}
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE awa.cron_jobs SET metadata = %s WHERE name <> 'gone'", [json.dumps(key)])
+    act(root, "run_schedules_now", "nightly")
+    job = HotJob.objects.get()
+    page = act(root, "run_schedules_now", "gone", "nightly", HARMLESS)
+    assert page.count(f"job {job.pk} holds its unique key") == 2
+    assert HARMLESS not in page
+    assert HotJob.objects.exclude(pk=job.pk).get().metadata["awa:cron"]["name"] == "gone"
+    assert LogEntry.objects.count() == 2
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,14 @@ import pytest
 from django.db import connection
 
 from awa_django.storage._sql import Connection
-from awa_django.storage.cron_jobs import Made, cron_jobs, fire_cron_job, sync_cron_job
+from awa_django.storage.cron_jobs import (
+    Fired,
+    Made,
+    cron_jobs,
+    fire_cron_job,
+    fire_unique_cron_job,
+    sync_cron_job,
+)
 from tests.conftest import Connect
 from tests.factories import reload_job
 
@@ -179,6 +186,33 @@ def test_fires_done_by_a_rival_are_not_made_nor_counted_again() -> None:
     assert len(fire(connection, "nightly", *fires[:2], since=since, skipped=5)) == 2
     assert len(fire(connection, "nightly", *fires, since=since, skipped=5)) == 2
     assert execute("SELECT skipped_count, last_enqueued_at FROM awa.cron_jobs") == [(5, fires[-1])]
+
+
+def test_fires_done_by_a_rival_take_no_key_and_are_not_counted_again() -> None:
+    declare(metadata='{"awa:unique": 1}')
+    count_back()
+    now = datetime.now(UTC).replace(microsecond=0)
+    since = cron_jobs(connection)[0].since
+    fires = [now - timedelta(minutes=minutes) for minutes in (4, 3, 2, 1)]
+
+    def fire_unique(fires: list[datetime]) -> list[Fired]:
+        return fire_unique_cron_job(
+            connection,
+            "nightly",
+            fires,
+            until=fires[-1],
+            since=since,
+            skipped_count=5,
+            unique="1",
+            unique_keys=[f"{fire:%Y%m%d%H%M%S}..".encode() for fire in fires],
+            unique_states="11111001",
+        )
+
+    assert [each.fire_at for each in fire_unique(fires[:2]) if each.job_id] == fires[:2]
+    assert [each.fire_at for each in fire_unique(fires) if each.job_id] == fires[2:]
+    assert fire_unique(fires) == []
+    assert execute("SELECT skipped_count, last_enqueued_at FROM awa.cron_jobs") == [(5, fires[-1])]
+    assert execute("SELECT count(*) FROM awa.job_unique_claims") == [(4,)]
 
 
 def test_fires_without_a_job_move_the_mark_and_are_counted() -> None:

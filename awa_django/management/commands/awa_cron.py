@@ -8,7 +8,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from awa_django import cron, schedules
-from awa_django.errors import ConfigurationError
+from awa_django.errors import ConfigurationError, UniqueConflict
 from awa_django.management import arguments
 from awa_django.management.base import OperatorCommand
 from awa_django.management.output import Cell, number
@@ -82,7 +82,11 @@ class Command(OperatorCommand):
             self.out.line(_shown(fire, schedule.timezone))
 
     def _run(self) -> None:
-        job_id = schedules.run_now(self.options["name"], by=arguments.user(), using=self.alias)
+        try:
+            job_id = schedules.run_now(self.options["name"], by=arguments.user(), using=self.alias)
+        except UniqueConflict as exc:
+            self._say({"job_id": None, "holder_id": exc.holder_id}, f"nothing is enqueued: {exc}")
+            return
         self._say({"job_id": job_id}, f"job {job_id} is enqueued")
 
     def _pause(self) -> None:

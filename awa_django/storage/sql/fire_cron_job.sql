@@ -11,6 +11,7 @@ WITH schedule AS MATERIALIZED (
     WHERE locked.name = %(name)s::text
       AND NOT locked.paused
       AND coalesce(locked.last_enqueued_at, locked.created_at) < %(until)s::timestamptz
+      AND NOT locked.metadata ? 'awa:unique'  -- has just been declared so
     FOR UPDATE SKIP LOCKED
 ),
 marked AS (

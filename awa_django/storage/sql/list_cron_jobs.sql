@@ -1,4 +1,5 @@
--- The schedules as an operator sees them, all or one of them, with the clock.
+-- The schedules as an operator sees them, all or one of them, with the clock and what
+-- the unique keys of its jobs are made of.
 -- Params: name (null for all), declared_within.
 SELECT
     schedule.name,
@@ -18,7 +19,8 @@ SELECT
         WHEN schedule.last_enqueued_at IS NOT NULL
         THEN least(greatest(schedule.last_enqueued_at, '2000-01-01 00:00+00'), '9999-12-01 00:00+00')
     END,
-    now()
+    now(),
+    schedule.metadata -> 'awa:unique'
 FROM awa.cron_jobs AS schedule
 WHERE %(name)s::text IS NULL OR schedule.name = %(name)s::text
 ORDER BY schedule.name
