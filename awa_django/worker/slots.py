@@ -12,6 +12,7 @@ import os
 import struct
 import tempfile
 import weakref
+from contextlib import suppress
 from enum import IntEnum
 from multiprocessing import reduction
 from typing import Any, NamedTuple
@@ -118,7 +119,8 @@ class SlotTable:
 def _nameless_file() -> int:
     """The descriptor of an empty file: in memory where the system has such, else in a temporary directory."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("awa-slots")
+        with suppress(OSError):  # an old kernel, or one that is told to refuse (vm.memfd_noexec = 2)
+            return os.memfd_create("awa-slots")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 

@@ -113,10 +113,14 @@ def test_table_is_given_to_a_process_without_a_directory_to_write_to(monkeypatch
     assert reader.slots() == [Slot(3, LARGEST, Phase.HELD, 12.5, 0.0)]
 
 
+@pytest.mark.parametrize("kernel_refuses", [False, True])
 def test_table_is_in_a_temporary_file_where_the_system_has_none_in_memory(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kernel_refuses: bool
 ) -> None:
-    monkeypatch.delattr("os.memfd_create")
+    if kernel_refuses:
+        monkeypatch.setattr("os.memfd_create", mock.Mock(side_effect=OSError(errno.ENOSYS, "as told")))
+    else:
+        monkeypatch.delattr("os.memfd_create")
     table = SlotTable.create(2)
     table.writer().add(Counter.COMPLETED, 3)
     assert table.reader()[Counter.COMPLETED] == 3
