@@ -25,6 +25,8 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+# The same by thread, for others to ask. An ident may come again: then somebody is looked after in vain.
+_connected: set[int | None] = set()
 
 
 def prepare_own_thread() -> None:
@@ -101,8 +103,14 @@ def _drop(connection: BaseDatabaseWrapper) -> None:
         del connections[connection.alias]
 
 
+def has_connected(thread: threading.Thread) -> bool:
+    """Whether Django has ever opened a connection on this thread, which may be open still."""
+    return thread.ident in _connected
+
+
 def _note(**_: object) -> None:
     _thread.has_connected = True
+    _connected.add(threading.get_ident())
 
 
 connection_created.connect(_note, dispatch_uid="awa_django.worker.django_connections")

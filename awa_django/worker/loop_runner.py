@@ -15,7 +15,7 @@ from django.db.backends.signals import connection_created
 from awa_django.logs import get_logger
 from awa_django.storage.rows import Outcome, Release
 from awa_django.worker.attempt import run_attempt_async, timeout_of
-from awa_django.worker.django_connections import tidy, tidy_own_thread
+from awa_django.worker.django_connections import has_connected, tidy, tidy_own_thread
 from awa_django.worker.holdings import HeldJob, handler_of
 from awa_django.worker.sink import Sink, give_up
 from awa_django.worker.slots import SlotWriter
@@ -81,6 +81,12 @@ class LoopRunner:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 connection_created.connect(self._note_connection)
+                # asgiref's thread may have been there before, and connected: by something that was imported.
+                self._has_connections = self._has_connections or any(
+                    has_connected(thread)
+                    for thread in threading.enumerate()
+                    if thread is not threading.main_thread() and thread not in self._handler_threads()
+                )
                 self._thread = threading.Thread(
                     target=self._serve, args=(self._loop,), name="awa-loop", daemon=True
                 )

@@ -358,11 +358,17 @@ def test_prefetch_ends_while_nothing_does(make_bench: Callable[..., Bench]) -> N
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("connected_before", [True, False])
 @pytest.mark.parametrize("alone", [True, False])
 def test_transaction_of_an_async_handler_is_ended_when_no_other_runs(
-    make_bench: Callable[..., Bench], alone: bool
+    make_bench: Callable[..., Bench], alone: bool, connected_before: bool
 ) -> None:
     """All async handlers share one connection: one may have a transaction open while another starts."""
+
+    def before() -> None:
+        connection.ensure_connection() if connected_before else connection.close()
+
+    asyncio.run(sync_to_async(before)())
     bench = make_bench()
     is_open: list[bool] = []
 
