@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
-from django.db import connection, connections, transaction
+from django.db import transaction
 
 from awa_django.codec import JSON
 from awa_django.context import JobContext
@@ -355,49 +354,3 @@ def test_prefetch_ends_while_nothing_does(make_bench: Callable[..., Bench]) -> N
     bench.let_go(8)
     bench.executor._mean_seconds = 0.001
     wait_until(lambda: bench.executor.prefetch(1000) > 0)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("connected_before", [True, False])
-@pytest.mark.parametrize("alone", [True, False])
-def test_transaction_of_an_async_handler_is_ended_when_no_other_runs(
-    make_bench: Callable[..., Bench], alone: bool, connected_before: bool
-) -> None:
-    """All async handlers share one connection: one may have a transaction open while another starts."""
-
-    def before() -> None:
-        connection.ensure_connection() if connected_before else connection.close()
-
-    asyncio.run(sync_to_async(before)())
-    bench = make_bench()
-    is_open: list[bool] = []
-
-    def enter() -> None:
-        connection.ensure_connection()
-        transaction.atomic().__enter__()
-
-    def look() -> None:
-        is_open.append(connection.in_atomic_block)
-
-    @job(kind="t.leave_open")
-    async def leave_open(number: int) -> None:
-        await sync_to_async(enter)()
-
-    @job(kind="t.look")
-    async def look_async(number: int) -> None:
-        await sync_to_async(look)()
-
-    @job(kind="t.close")
-    async def close(number: int) -> None:
-        await sync_to_async(connections.close_all)()
-
-    if not alone:
-        bench.submit("t.wait_async")
-        wait_until(lambda: bench.running == [1])
-    for kind in ("t.leave_open", "t.look"):
-        ids = bench.submit(kind)
-        wait_until(lambda ids=ids: ids[0] in bench.outcomes)  # type: ignore[misc]
-    bench.go.set()
-    (last,) = bench.submit("t.close")
-    wait_until(lambda: last in bench.outcomes)
-    assert is_open == [not alone]
