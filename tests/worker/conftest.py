@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from awa_django.worker.cron_scheduler import CronScheduler
 from awa_django.worker.database import Session
 from awa_django.worker.leader import Leader
 from tests.worker.completer_desk import CompleterDesk
@@ -48,6 +50,22 @@ class AtWill(Leader):
 @pytest.fixture
 def leader(session: Session) -> AtWill:
     return AtWill(session)
+
+
+def lead_at_once(schedulers: Sequence[CronScheduler], *, ticks: int) -> None:
+    """Let each lead so many times, all beginning at the same moment."""
+    begin = threading.Barrier(len(schedulers))
+
+    def lead(scheduler: CronScheduler) -> None:
+        begin.wait()
+        for _ in range(ticks):
+            scheduler.tick()
+
+    threads = [threading.Thread(target=lead, args=[scheduler]) for scheduler in schedulers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -27,7 +26,7 @@ from awa_django.worker.cron_scheduler import (
 )
 from awa_django.worker.database import Session
 from tests.conftest import Connect
-from tests.worker.conftest import AtWill, Sessions
+from tests.worker.conftest import AtWill, Sessions, lead_at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
 
@@ -192,18 +191,7 @@ def test_many_leaders_at_once_make_each_fire_once(make_session: Sessions, leader
         policy = {"missed": "catch_up", "catch_up_limit": 20} if number % 2 else {}
         schedule(f"s{number}", expr="0 0 * * *", since="now() - interval '60 days'", **policy)
     schedulers = [CronScheduler(make_session(), leader) for _ in range(6)]
-    begin = threading.Barrier(len(schedulers))
-
-    def lead(scheduler: CronScheduler) -> None:
-        begin.wait()
-        for _ in range(5):
-            scheduler.tick()
-
-    threads = [threading.Thread(target=lead, args=[scheduler]) for scheduler in schedulers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    lead_at_once(schedulers, ticks=5)
     for number in range(8):
         made = fires(f"s{number}")
         assert len(made) == len(set(made))

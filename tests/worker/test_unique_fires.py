@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -20,7 +19,7 @@ from awa_django.worker.cron_scheduler import UNDECIDED_WAIT, CronScheduler, decl
 from awa_django.worker.database import Session
 from tests.conftest import Connect
 from tests.waiting import wait_until
-from tests.worker.conftest import AtWill, Sessions
+from tests.worker.conftest import AtWill, Sessions, lead_at_once
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("clean_queue")]
 
@@ -180,18 +179,7 @@ def test_many_leaders_at_once_make_one_job_or_count_one_fire(
         if number % 2:
             made.enqueue()
     schedulers = [CronScheduler(make_session(), leader) for _ in range(4)]
-    begin = threading.Barrier(len(schedulers))
-
-    def lead(each: CronScheduler) -> None:
-        begin.wait()
-        for _ in range(4):
-            each.tick()
-
-    threads = [threading.Thread(target=lead, args=[each]) for each in schedulers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    lead_at_once(schedulers, ticks=4)
     for number in range(6):
         jobs = fired(f"s{number}")
         assert len(jobs) == (0 if number % 2 else 1)
