@@ -41,7 +41,8 @@ class Retention:
 
     def of(self, queue: str, state: str) -> timedelta:
         """How long a job of ``queue`` that ended in ``state`` is kept; zero deletes it at its end."""
-        return self.by_queue.get(queue, {}).get(state, self.by_state[state])
+        of_queue = self.by_queue.get(queue)
+        return self.by_state[state] if of_queue is None else of_queue.get(state, self.by_state[state])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

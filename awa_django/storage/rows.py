@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
+
+import msgspec
 
 from awa_django.states import JobState
 
@@ -72,8 +73,7 @@ class Run(Protocol):
     def metadata(self) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True):
     """The handler returned. ``result`` is JSON text, or None when it is not kept."""
 
     attempt: Attempt
@@ -82,8 +82,7 @@ class Completion:
     """Delete the row instead of keeping it (retention 0)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deferral:
+class Deferral(msgspec.Struct, frozen=True):
     """Back to the deferred table: a retry, a snooze, or a kind unknown here."""
 
     attempt: Attempt
@@ -99,8 +98,7 @@ class Deferral:
     """The job has a ``max_age``: keep the instant from which it counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """Terminal without success: ``failed`` or ``cancelled``."""
 
     attempt: Attempt
@@ -108,8 +106,7 @@ class Ending:
     entry: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """Claimed and never started: available again, the attempt given back."""
 
     attempt: Attempt

@@ -28,7 +28,7 @@ from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.claim import claimed_args
-from awa_django.storage.rows import ClaimedJob, Completion, Outcome, Release
+from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Outcome, Release
 from awa_django.worker import forks, verdict
 from awa_django.worker.database import is_connection_error
 from awa_django.worker.middleware import Surrounded
@@ -342,7 +342,7 @@ def _returned(
             return outcome
     result = encode_result(value) if handler.keep_result else None
     delete = not settings.retention.of(job.queue, JobState.COMPLETED) and job.kind != BULK_KIND
-    return verdict.completed(job, result, delete=delete)
+    return Completion(Attempt(job.id, job.run_lease), result, delete)
 
 
 def _unbegun(

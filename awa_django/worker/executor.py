@@ -6,7 +6,7 @@ import threading
 import time
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 
 from django.db import connections
@@ -47,10 +47,20 @@ class Executor:
     """Takes held jobs from the claimer and gives their outcomes to the sink.
 
     What runs is bounded in all, by queue, and by threads; what may not start yet waits in lanes.
+    ``on_empty`` is told, from any thread, when one has ended and nothing waits in them any more.
     """
 
-    def __init__(self, *, options: WorkerOptions, worker: str, slots: SlotWriter, sink: Sink) -> None:
+    def __init__(
+        self,
+        *,
+        options: WorkerOptions,
+        worker: str,
+        slots: SlotWriter,
+        sink: Sink,
+        on_empty: Callable[[], None] = lambda: None,
+    ) -> None:
         self._options = options
+        self._on_empty = on_empty
         self._worker = worker
         self._slots = slots
         self._sink = sink
@@ -159,6 +169,19 @@ class Executor:
             chosen.append(held)
         return chosen
 
+    def _in_place_of(self, queue: str, *, is_async: bool) -> list[HeldJob]:
+        """Take out of the lanes what may start when one of this queue has ended."""
+        if len(self._lanes) == 1 and (lane := self._lanes.get((queue, is_async))) is not None:
+            # As a rule it is the next one of the only lane, and all counts stay.
+            following = lane.jobs.popleft()
+            if not lane.jobs:
+                self._lanes.clear()
+            return [following]
+        self._running_count -= 1
+        self._running_of[queue] -= 1
+        self._on_threads -= not is_async
+        return self._startable() if self._lanes else []
+
     def _next(self) -> HeldJob | None:
         if self._running_count >= self._options.concurrency:
             return None
@@ -201,15 +224,16 @@ class Executor:
         self._sink.put(held, outcome)
         is_async = handler_of(held).is_async
         with self._lock:
-            self._running_count -= 1
-            self._running_of[held.job.queue] -= 1
-            self._on_threads -= not is_async
-            if not self._lanes:
-                return None
-            chosen = self._startable()
-        goes_on = not is_async and bool(chosen) and not handler_of(chosen[-1]).is_async
+            chosen = self._in_place_of(held.job.queue, is_async=is_async)
+            is_empty = not self._lanes
+        if is_empty:
+            self._on_empty()
+        if not chosen:
+            return None
+        goes_on = not is_async and not handler_of(chosen[-1]).is_async
         own = chosen.pop() if goes_on else None
-        self._start(chosen)
+        if chosen:
+            self._start(chosen)
         return own
 
     # On the threads.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
@@ -71,10 +72,10 @@ def settle(
 
 
 def _grouped(outcomes: Sequence[Outcome]) -> list[list[Any]]:
-    groups: dict[object, list[Outcome]] = {}
+    groups: defaultdict[object, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        key = (Completion, outcome.delete) if type(outcome) is Completion else type(outcome)
-        groups.setdefault(key, []).append(outcome)
+        is_deletion = type(outcome) is Completion and outcome.delete
+        groups["delete" if is_deletion else type(outcome)].append(outcome)
     return list(groups.values())
 
 

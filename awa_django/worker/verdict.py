@@ -177,11 +177,6 @@ def backoff(run: Run, *, is_own: bool = True) -> timedelta:
         return Exponential().delay(run.attempt)
 
 
-def completed(run: Run, result: str | None, *, delete: bool) -> Completion:
-    """The handler returned a value."""
-    return Completion(_attempt(run), result, delete)
-
-
 def release(run: Run) -> Release:
     """Claimed and never started."""
     return Release(_attempt(run))

@@ -76,12 +76,10 @@ class Workers(Leaders):
         outcome: Outcome | None
         match way:
             case "complete" | "delete":
-                outcome = verdict.completed(run, None, delete=way == "delete")
+                outcome = Completion(run.key, delete=way == "delete")
                 return outcome, End(run.id, run.run_lease, way)
             case "keep_result":
-                return verdict.completed(run, "[1]", delete=False), End(
-                    run.id, run.run_lease, way, result=[1]
-                )
+                return Completion(run.key, "[1]"), End(run.id, run.run_lease, way, result=[1])
             case "unstorable":
                 return Completion(run.key, '"\\u0000"'), End(run.id, run.run_lease, way)
             case "release":

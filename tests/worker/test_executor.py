@@ -38,13 +38,19 @@ class Bench:
         writer = self.table.writer()
         self.holdings = Holdings(queues, concurrency, writer)
         options = WorkerOptions(queues=queues, concurrency=concurrency, threads=threads)
-        self.executor = Executor(options=options, worker="w/1", slots=writer, sink=self)
+        self.was_empty = 0
+        self.executor = Executor(
+            options=options, worker="w/1", slots=writer, sink=self, on_empty=self._on_empty
+        )
         self.outcomes: dict[int, Outcome | None] = {}
         self.reports: list[dict[str, JSON]] = []
         self.running: list[int] = []
         self.started: list[int] = []
         self.go = threading.Event()
         self._next_id = 0
+
+    def _on_empty(self) -> None:
+        self.was_empty += 1
 
     def put(self, held: HeldJob, outcome: Outcome | None) -> None:
         self.outcomes[held.job.id] = outcome
@@ -165,6 +171,33 @@ def test_what_waits_starts_when_something_ends(make_bench: Callable[..., Bench])
     settle_down(bench, 1)
     bench.let_go(4)
     assert sorted(bench.started) == ids
+
+
+@pytest.mark.parametrize("kind", ["t.wait", "t.wait_async"])
+def test_limits_hold_after_jobs_have_taken_each_others_place(
+    make_bench: Callable[..., Bench], kind: str
+) -> None:
+    bench = make_bench({"one": 2, "two": 3}, concurrency=4)
+    for round_ in range(1, 4):  # the only lane, both lanes, and one after the other
+        bench.submit(kind, 20, queue="one")
+        if round_ > 1:
+            bench.submit(kind, 20, queue="two")
+        bench.let_go(20 if round_ == 1 else 40 * round_ - 20)
+        wait_until(lambda: not bench.running)
+        bench.go.clear()
+    bench.submit(kind, 5, queue="one")
+    settle_down(bench, 2)
+    bench.submit(kind, 5, queue="two")
+    settle_down(bench, 4)
+
+
+def test_who_claims_is_told_when_nothing_waits_any_more(make_bench: Callable[..., Bench]) -> None:
+    bench = make_bench(concurrency=1)
+    bench.submit("t.wait", 3)
+    settle_down(bench, 1)
+    assert not bench.was_empty
+    bench.let_go(3)
+    wait_until(lambda: bench.was_empty == 2)  # when the last one began, and when it ended
 
 
 def test_slots_show_how_far_each_job_is(make_bench: Callable[..., Bench]) -> None:
