@@ -123,7 +123,13 @@ class Child:
             holdings=self.holdings,
             on_release=self._refund,
         )
-        self.executor = Executor(options=options, worker=spec.name, slots=slots, sink=self.completer)
+        self.executor = Executor(
+            options=options,
+            worker=spec.name,
+            slots=slots,
+            sink=self.completer,
+            on_empty=self.holdings.wake,
+        )
         self.claimer = Claimer(
             session=Session(claim_name),
             scout_session=Session(scout_name),

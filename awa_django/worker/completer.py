@@ -7,6 +7,7 @@ import json
 import random
 import threading
 import time
+from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -29,7 +30,8 @@ from awa_django.worker.slots import Counter, SlotWriter
 
 logger = get_logger(__name__)
 
-LARGEST_BATCH = 2_000
+# One statement: with two in a row, the slots of the first would wait for the second.
+LARGEST_BATCH = 1_000
 RETRY_SECONDS = (0.05, 3.0)  # shortest and longest wait before a batch is sent again
 
 # What somebody else's lock was in the way of is tried again after this.
@@ -183,10 +185,7 @@ class Completer:
                 failures = min(failures + 1, 1_000)
 
     def _next_batch(self) -> list[Ended]:
-        batch: list[Ended] = []
-        while self._ended and len(batch) < LARGEST_BATCH:
-            batch.append(self._ended.popleft())
-        return batch
+        return [self._ended.popleft() for _ in range(min(len(self._ended), LARGEST_BATCH))]
 
     def _send(
         self, waiting: dict[int, tuple[HeldJob, Outcome]], *, sent_before: bool, is_patient: bool
@@ -224,27 +223,13 @@ class Completer:
         blocked: set[int],
         settlement: Settlement,
     ) -> None:
-        counts: dict[Counter, int] = {}
+        counts: Tally[Counter] = Tally()
+        others = blocked | settlement.instead.keys() | settlement.superseded
         for job_id, (held, outcome) in waiting.items():
-            if job_id in blocked:
-                continue
-            if job_id in settlement.superseded:
-                counter = Counter.SUPERSEDED
-            elif job_id in settlement.instead:
-                counter = _COUNTER_OF[verdict.describe(settlement.instead[job_id])]
-            elif job_id in done:
-                counter = _COUNTER_OF[verdict.describe(outcome)]
-                if counter in _BAD:
-                    self._failure_log.note(held.job, outcome)
-            else:
-                counter = Counter.STALE
-                logger.warning(
-                    "job %s: its run was over (rescued or cancelled) when it %s; that is dropped",
-                    job_id,
-                    verdict.describe(outcome),
-                    extra={"job_id": job_id, "run_lease": held.job.run_lease, "kind": held.job.kind},
-                )
-            counts[counter] = counts.get(counter, 0) + 1
+            if type(outcome) is Completion and job_id in done and job_id not in others:
+                counts[Counter.COMPLETED] += 1
+            elif job_id not in blocked:
+                counts[self._became(held, outcome, done, settlement)] += 1
         for counter, count in counts.items():
             self._slots.add(counter, count)
         if Counter.RELEASED in counts:
@@ -260,6 +245,26 @@ class Completer:
                 self._notifier.put(held, outcome)
             else:
                 self._holdings.give_back([held])
+
+    def _became(self, held: HeldJob, outcome: Outcome, done: set[int], settlement: Settlement) -> Counter:
+        """What its run counts as; says so where that is bad."""
+        job_id = held.job.id
+        if job_id in settlement.superseded:
+            return Counter.SUPERSEDED
+        if job_id in settlement.instead:
+            return _COUNTER_OF[verdict.describe(settlement.instead[job_id])]
+        if job_id in done:
+            counter = _COUNTER_OF[verdict.describe(outcome)]
+            if counter in _BAD:
+                self._failure_log.note(held.job, outcome)
+            return counter
+        logger.warning(
+            "job %s: its run was over (rescued or cancelled) when it %s; that is dropped",
+            job_id,
+            verdict.describe(outcome),
+            extra={"job_id": job_id, "run_lease": held.job.run_lease, "kind": held.job.kind},
+        )
+        return Counter.STALE
 
     def _write_reports(self) -> None:
         reports = {}

@@ -13,8 +13,9 @@ from awa_django.handler import Handler
 from awa_django.storage.rows import Attempt, ClaimedJob
 from awa_django.worker.slots import Counter, SlotWriter
 
-# The most a child holds beyond what runs, whatever the handlers' speed: a batch, and the next one.
-MAX_PREFETCH = 2_000
+# The most a child holds beyond what runs, whatever the handlers' speed: a batch that is claimed, one that
+# runs, one that is written, and one on its way between them (docs/design/0007).
+MAX_PREFETCH = 4_000
 # Seconds: one that has not started by then goes back to the queue, for another worker.
 LONGEST_HOLD = 2.0
 

@@ -15,7 +15,7 @@
 -- A job with a max_age brings its age along: from when it was due, before a retry first (see defer), to now.
 -- A row whose attempts are used up (raw SQL) is claimed too, and failed by the worker unstarted.
 -- It stops at 8 MB of args, which every update of a row reads for the table's CHECK (0.6 ms a megabyte).
--- Args beyond 32 kB stay behind (NULL; see claimed_args): a worker may hold 2,000 jobs. Their size is
+-- Args beyond 32 kB stay behind (NULL; see claimed_args): a child may hold 4,000 jobs. Their size is
 -- known without reading them, but for few compressed bytes, which may be many.
 WITH before AS MATERIALIZED (
     SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
