@@ -3,7 +3,7 @@
 -- Params: queues, limits, total, worker, excluded_kinds, timeouts, hold, aging_kinds (see claim); place_queues,
 --   after_priorities, after_run_ats, after_ids, last_priorities (parallel arrays in the order of the
 --   claim: behind which row of the queue to look, and until which priority).
--- Index: jobs_hot_claim, one ordered scan a place, which begins there; jobs_hot_pkey for the update.
+-- Index: jobs_hot_claim, one ordered scan a place, which begins there; the update goes by the places of its rows (ctid).
 -- What claim.sql says of its CTEs, sizes, timeouts and ages holds here too.
 WITH before AS MATERIALIZED (
     SELECT pg_stat_get_xact_blocks_fetched('awa.jobs_hot_claim'::regclass) AS page_count
@@ -21,10 +21,10 @@ wanted AS MATERIALIZED (
     ORDER BY entry.turn
 ),
 due AS MATERIALIZED (
-    SELECT due.id, due.size
+    SELECT due.tid, due.size
     FROM wanted
     CROSS JOIN LATERAL (
-        SELECT found.id, found.size
+        SELECT found.tid, found.size
         FROM unnest(
             %(place_queues)s::text[],
             %(after_priorities)s::smallint[],
@@ -33,7 +33,7 @@ due AS MATERIALIZED (
             %(last_priorities)s::smallint[]
         ) AS place (queue, after_priority, after_run_at, after_id, last_priority)
         CROSS JOIN LATERAL (
-            SELECT job.id, pg_column_size(job.args) AS size
+            SELECT job.ctid AS tid, pg_column_size(job.args) AS size
             FROM awa.jobs_hot AS job
             WHERE job.state = 'available'
               AND job.queue = wanted.queue
@@ -51,9 +51,9 @@ due AS MATERIALIZED (
     LIMIT %(total)s::integer
 ),
 slot AS (
-    SELECT chosen.id
+    SELECT chosen.tid
     FROM (
-        SELECT due.id, due.size, sum(due.size) OVER (ROWS UNBOUNDED PRECEDING) AS size_so_far
+        SELECT due.tid, due.size, sum(due.size) OVER (ROWS UNBOUNDED PRECEDING) AS size_so_far
         FROM due
     ) AS chosen
     WHERE chosen.size_so_far - chosen.size < 8388608
@@ -72,7 +72,7 @@ claimed AS (
             (%(timeouts)s::jsonb ->> job.kind)::double precision
         )),
         worker = %(worker)s::text
-    WHERE job.id = ANY (ARRAY(SELECT slot.id FROM slot))
+    WHERE job.ctid = ANY (ARRAY(SELECT slot.tid FROM slot))
     RETURNING job.id, job.run_lease, job.kind, job.queue, job.attempt, job.max_attempts,
         job.args, job.metadata, job.progress, job.priority, job.run_at
 )
