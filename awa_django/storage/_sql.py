@@ -2,8 +2,8 @@
 
 Every storage function takes the connection it runs on: Django's (producers, operators) or a
 worker's own psycopg connection. Both have ``cursor()`` and take named parameters, and on both
-statements are sent unprepared, so they are planned with their values (a plan prepared on an empty
-table stays bad: 540 instead of 13,950 jobs/s). Only single inserts are prepared (``prepared.py``).
+statements are planned with their values (a plan kept from an empty table stays bad: 540 instead of
+13,950 jobs/s). Only single inserts keep their plan (``prepared.py``).
 """
 
 from __future__ import annotations

@@ -10,6 +10,12 @@ from awa_django.storage._sql import Connection, fetch
 SCHEMA_VERSION = 10
 
 
+def session(connection: Connection) -> tuple[str, int]:
+    """The isolation level that its transactions begin with, and the id of the process that answers."""
+    [(level, answered_by)] = fetch(connection, "session")
+    return level, answered_by
+
+
 def schema_version(connection: Connection) -> int | None:
     """The installed version of the schema; None when no migration has run.
 

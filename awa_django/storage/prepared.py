@@ -1,9 +1,12 @@
-"""Prepare a producer's inserts: planning one costs as much as running it.
+"""Prepare what is sent again and again: a producer's inserts, and the statements of a worker's own sessions.
 
-An insert reads no more than the few rows of who waits, so its plan is right whatever the statistics
-say. Django itself prepares nothing, because behind a transaction pooler the next statement may go to
-another session. There, the process that answers is not the one that the session says it was opened
-with; where it is the same, nobody is in between.
+Django itself prepares nothing, because behind a transaction pooler the next statement may go to another
+session. There, the process that answers is not the one that the session says it was opened with; where
+it is the same, nobody is in between.
+
+An insert reads no more than the few rows of who waits, so its plan is right whatever the statistics say,
+and is kept. A worker's statements are planned with their values each time: what is spared is reading
+their text, a third of what an empty claim takes.
 """
 
 from __future__ import annotations
@@ -22,6 +25,21 @@ THRESHOLD = 5
 
 # Sessions, and whether to prepare in them.
 _direct: WeakKeyDictionary[psycopg.Connection[Any], bool] = WeakKeyDictionary()
+
+
+def prepare(session: psycopg.Connection[Any]) -> None:
+    """Have a worker's session prepare what it runs for the second time; no plan is ever kept."""
+    session.execute("SET plan_cache_mode = force_custom_plan")
+    session.prepare_threshold = 1
+
+
+def has_lost_its_statements(exc: BaseException) -> bool:
+    """Whether a session knows its statements no more (``DISCARD ALL``, a pooler after all), or they became
+    others (a migration): the statement did nothing, and its session is to be opened anew, unprepared."""
+    return isinstance(exc, psycopg.errors.InvalidSqlStatementName) or (
+        isinstance(exc, psycopg.errors.FeatureNotSupported)
+        and exc.diag.source_function == "RevalidateCachedQuery"
+    )
 
 
 def fetch_prepared(connection: Any, name: str, /, **params: object) -> list[tuple[Any, ...]]:

@@ -17,6 +17,7 @@ from awa_django.conf import get_settings
 from awa_django.errors import AwaError, SchemaMismatch
 from awa_django.storage import inspect
 from awa_django.storage.inspect import SCHEMA_VERSION
+from awa_django.storage.prepared import has_lost_its_statements, prepare
 from awa_django.storage.rights import missing_grants
 from awa_django.worker.watchdog import Watch
 
@@ -66,14 +67,21 @@ def connection_parameters() -> dict[str, Any]:
 
 
 def connect(
-    application_name: str, *, conninfo: str | None = None, limit: float = STATEMENT_LIMIT
+    application_name: str,
+    *,
+    conninfo: str | None = None,
+    limit: float = STATEMENT_LIMIT,
+    prepares: bool = True,
+    by_index: bool = False,
 ) -> PsycopgConnection:
     """Open a connection in autocommit, whose statements are planned with their values.
 
     jsonb arrives as text, as on Django's connections: each job decodes its own.
     The worker's statements are right under READ COMMITTED, so where a role defaults to more each is
     sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias;
-    ``limit`` is the seconds that the server has to answer once it is connected.
+    ``limit`` is the seconds that the server has to answer once it is connected. If there is no
+    pooler in between, with ``prepares`` it reads each statement once, and with ``by_index`` it plans as
+    ``planned_by_index`` asks for.
     """
     parameters = connection_parameters() if conninfo is None else _DEFAULTS | conninfo_to_dict(conninfo)
     parameters["application_name"] = application_name
@@ -83,8 +91,11 @@ def connect(
     try:
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.adapters.register_loader("jsonb", TextLoader)
-        level = connection.execute("SHOW default_transaction_isolation").fetchone()
-        if level != ("read committed",):
+        level, answered_by = inspect.session(connection)
+        if answered_by == connection.info.backend_pid:
+            if prepares:
+                prepare(connection)
+        if level != "read committed":
             connection.autocommit = False
     except BaseException:
         connection.close()
@@ -109,12 +120,15 @@ class Session:
         limit: float = STATEMENT_LIMIT,
         patience: float | None = None,
         conninfo: str | None = None,
+        by_index: bool = False,
     ) -> None:
         self.application_name = application_name
+        self._by_index = by_index
         self._limit = limit
         self._patience = patience
         self._conninfo = conninfo
         self._watch = Watch(application_name)
+        self._prepares = True
         self._connection: PsycopgConnection | None = None
         self._lock = threading.RLock()
 
@@ -125,7 +139,11 @@ class Session:
             connection = self._connection
             if connection is None or connection.closed:
                 connection = self._connection = connect(
-                    self.application_name, conninfo=self._conninfo, limit=self._limit
+                    self.application_name,
+                    conninfo=self._conninfo,
+                    limit=self._limit,
+                    prepares=self._prepares,
+                    by_index=self._by_index,
                 )
             self._watch.begin(connection, self._limit, self._patience)
             try:
@@ -151,6 +169,7 @@ class Session:
 
     def _recover(self, connection: PsycopgConnection, exc: BaseException) -> None:
         """Roll back; or close what is broken, or leads to a server that cannot be written to."""
+        self._prepares = self._prepares and not has_lost_its_statements(exc)
         try:
             if not (connection.closed or connection.broken or is_connection_error(exc)):
                 connection.rollback()
@@ -167,7 +186,7 @@ def is_connection_error(exc: BaseException) -> bool:
     Class 08 is a broken connection, 57P a server that stops or starts, 25006 a server that turned
     out to be a read-only standby; no SQLSTATE at all is the client's own "connection lost".
     """
-    if isinstance(exc, psycopg.InterfaceError):
+    if isinstance(exc, psycopg.InterfaceError) or has_lost_its_statements(exc):
         return True
     if not isinstance(exc, psycopg.Error):
         return False

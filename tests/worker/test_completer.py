@@ -192,6 +192,20 @@ def test_connections_that_the_server_ends_lose_nothing(desk: CompleterDesk) -> N
     assert desk.counts() == {Counter.COMPLETED: 20}
 
 
+def test_session_that_forgot_its_statements_ends_no_job_otherwise(desk: CompleterDesk) -> None:
+    desk.completer.start()
+    for _ in range(3):
+        desk.complete(desk.run())
+        desk.settle()
+    with desk.session.use() as database:
+        database.pgconn.exec_(b"DEALLOCATE ALL")
+    held = desk.run()
+    desk.complete(held)
+    desk.settle()
+    assert reload_job(held.job.id).state == "completed"
+    assert desk.counts() == {Counter.COMPLETED: 4}
+
+
 @pytest.mark.parametrize("mask", ["11001000", "11011110"])
 def test_outcome_that_the_row_refuses_ends_it_by_name_and_stops_nobody(
     desk: CompleterDesk, mask: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -39,12 +40,60 @@ def test_connection_is_opened_when_first_used_and_kept(session: Session) -> None
         assert third.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_statements_are_sent_unprepared_and_jsonb_comes_as_text(session: Session) -> None:
+PREPARED = "SELECT name, generic_plans, custom_plans FROM pg_prepared_statements WHERE statement ~ 'jobs_hot'"
+COUNT = "SELECT count(*) FROM awa.jobs_hot WHERE queue = %s"
+
+
+def test_jsonb_comes_as_text(session: Session) -> None:
+    with session.use() as database:
+        row = database.execute("SELECT '{\"n\": 1e400}'::jsonb").fetchone()
+    assert isinstance(row[0], str)  # type: ignore[index]
+
+
+def test_statements_are_read_once_and_planned_with_their_values_each_time(session: Session) -> None:
+    with session.use() as database:
+        for number in range(10):
+            database.execute(COUNT, [f"queue-{number}"])
+        [(_, generic, custom)] = database.execute(PREPARED).fetchall()
+    assert (generic, custom) == (0, 9)
+
+
+def test_nothing_is_prepared_or_set_where_another_process_answers(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", -1)
     with session.use() as database:
         for _ in range(10):
-            row = database.execute("SELECT '{\"n\": 1e400}'::jsonb").fetchone()
-        assert isinstance(row[0], str)  # type: ignore[index]
-        assert database.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+            database.execute(COUNT, ["default"])
+        assert database.execute(PREPARED).fetchall() == []
+        for name, value in (("plan_cache_mode", "auto"), ("enable_seqscan", "on"), ("jit", "on")):
+            assert database.execute(f"SHOW {name}").fetchone() == (value,)
+
+
+@pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE awa.left_over ALTER kind TYPE integer"])
+def test_session_whose_statements_are_gone_is_opened_anew_without_them(session: Session, lost: str) -> None:
+    statement = "SELECT kind FROM awa.left_over"
+
+    def ask(times: int) -> psycopg.Connection[Any]:
+        with session.use() as used:
+            for _ in range(times):
+                used.execute(statement)
+            return used
+
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE awa.left_over (kind smallint)")
+    try:
+        first = ask(3)
+        first.pgconn.exec_(lost.encode())  # psycopg hears nothing of it
+        with pytest.raises(psycopg.Error) as raised:
+            ask(1)
+        assert is_connection_error(raised.value)
+        second = ask(3)
+        assert second is not first
+        assert second.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP TABLE awa.left_over")
 
 
 def test_error_leaves_the_session_fit_for_use(session: Session) -> None:
