@@ -8,10 +8,12 @@ since the claim): drop its outcome.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 
 from awa_django.histogram import BOUNDS
 from awa_django.states import JobState
 from awa_django.storage._sql import Connection, attempt_arrays, fetch
+from awa_django.storage.plan import planned_by_index
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
 
 # As text: it is in every statement here that ends runs.
@@ -22,19 +24,22 @@ def complete(connection: Connection, completions: Iterable[Completion]) -> set[i
     """running -> completed, with the results that are kept."""
     ordered = sorted(completions, key=lambda completion: completion.attempt)
     results = [completion.result for completion in ordered]
-    rows = fetch(
-        connection,
-        "complete",
-        **attempt_arrays([completion.attempt for completion in ordered]),
-        results=results if any(results) else None,
-        bounds=_BOUNDS,
-    )
+    with planned_by_index(connection) if len(ordered) > 1 else nullcontext():
+        rows = fetch(
+            connection,
+            "complete",
+            **attempt_arrays([completion.attempt for completion in ordered]),
+            results=results if any(results) else None,
+            bounds=_BOUNDS,
+        )
     return {job_id for (job_id,) in rows}
 
 
 def complete_and_delete(connection: Connection, attempts: Iterable[Attempt]) -> set[int]:
     """running -> gone: for queues that keep no completed jobs."""
-    rows = fetch(connection, "complete_and_delete", **attempt_arrays(sorted(attempts)), bounds=_BOUNDS)
+    ordered = sorted(attempts)
+    with planned_by_index(connection) if len(ordered) > 1 else nullcontext():
+        rows = fetch(connection, "complete_and_delete", **attempt_arrays(ordered), bounds=_BOUNDS)
     return {job_id for (job_id,) in rows}
 
 

@@ -117,7 +117,7 @@ class Child:
         slots = spec.slots.writer()
         self.holdings = Holdings(options.queues, options.concurrency, slots)
         self.completer = Completer(
-            session=Session(complete_name, patience=BATCH_PATIENCE),
+            session=Session(complete_name, patience=BATCH_PATIENCE, by_index=True),
             worker=spec.name,
             slots=slots,
             holdings=self.holdings,

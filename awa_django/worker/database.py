@@ -17,6 +17,7 @@ from awa_django.conf import get_settings
 from awa_django.errors import AwaError, SchemaMismatch
 from awa_django.storage import inspect
 from awa_django.storage.inspect import SCHEMA_VERSION
+from awa_django.storage.plan import always_plan_by_index
 from awa_django.storage.prepared import has_lost_its_statements, prepare
 from awa_django.storage.rights import missing_grants
 from awa_django.worker.watchdog import Watch
@@ -95,6 +96,8 @@ def connect(
         if answered_by == connection.info.backend_pid:
             if prepares:
                 prepare(connection)
+            if by_index:
+                always_plan_by_index(connection)
         if level != "read committed":
             connection.autocommit = False
     except BaseException:

@@ -17,6 +17,7 @@ from awa_django.states import JobState
 from awa_django.storage import finalize, operate
 from awa_django.storage.claim import ClaimRequest, claim
 from awa_django.storage.heartbeat import heartbeat, progress
+from awa_django.storage.plan import always_plan_by_index
 from awa_django.storage.promote import promote
 from awa_django.storage.rescue import lost_runs, runs_of_worker
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending
@@ -105,6 +106,9 @@ def test_batches_on_the_same_runs_in_any_order_never_deadlock(connect: Connect) 
     def finish(database: Database) -> None:
         finalize.complete(database, [Completion(attempt) for attempt in shuffled(50)])
 
+    def delete(database: Database) -> None:
+        finalize.complete_and_delete(database, shuffled(50))
+
     def defer(database: Database) -> None:
         finalize.defer(database, [Deferral(attempt, JobState.RETRYABLE, 0.0) for attempt in shuffled(50)])
 
@@ -120,11 +124,14 @@ def test_batches_on_the_same_runs_in_any_order_never_deadlock(connect: Connect) 
             with database.transaction(force_rollback=True):
                 action(database)
 
+    own = connect()
+    always_plan_by_index(own)  # as a child's completer does
     together(
+        partial(again_and_again, finish, own),
         *(
             partial(again_and_again, action, connect())
-            for action in (beat, beat, report, finish, finish, defer, cancel, sweep)
-        )
+            for action in (beat, beat, report, finish, delete, defer, cancel, sweep)
+        ),
     )
     rows.execute("SELECT pg_stat_force_next_flush()")
     assert deadlocks(rows) == before

@@ -1,22 +1,15 @@
 -- Finalize running attempts of queues that keep no completed jobs: delete them; returns the ids done.
 -- Params: job_ids, run_leases (parallel arrays), bounds (of the histograms, seconds).
--- Index: jobs_hot_pkey, one probe a run; locked in id order. Both are kept so as in complete.sql.
-WITH attempt AS MATERIALIZED (
-    SELECT job.id
-    FROM unnest(
+-- Index: jobs_hot_pkey, one probe a run, in id order. Both are kept so as in complete.sql.
+WITH done AS (
+    DELETE FROM awa.jobs_hot AS job
+    USING unnest(
         (SELECT %(job_ids)s::bigint[]),
         (SELECT %(run_leases)s::bigint[])
     ) AS entry (job_id, run_lease)
-    JOIN awa.jobs_hot AS job ON job.id = entry.job_id
-    WHERE job.run_lease = entry.run_lease
+    WHERE job.id = entry.job_id
+      AND job.run_lease = entry.run_lease
       AND job.state::text = 'running'
-    ORDER BY job.id
-    FOR UPDATE OF job
-),
-done AS (
-    DELETE FROM awa.jobs_hot AS job
-    USING attempt
-    WHERE job.id = attempt.id
     RETURNING job.id, job.queue, job.kind, job.run_at, job.attempted_at
 ),
 counted AS (
