@@ -66,7 +66,12 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
 
 def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
     """Claim as ``claim`` does, and count the pages."""
-    rows = fetch(connection, "claim", **_values(request), share=request.share)
+    if len(request.limits) == 1:
+        [(queue, limit)] = request.limits.items()
+        values = {**_values(request), "queue": queue, "total": min(limit, request.total)}
+        rows = fetch(connection, "claim_queue", **values)
+    else:
+        rows = fetch(connection, "claim", **_values(request), share=request.share)
     return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
 
 

@@ -201,6 +201,15 @@ def test_claim_reads_the_head_of_each_queue(mix: Mix, limit: int, excluded: list
     assert {"Index Scan", "Tid Scan"} <= set(plan.nodes)
 
 
+@pytest.mark.parametrize("limit", [1, 16, 500])
+def test_claim_of_one_queue_reads_its_head(mix: Mix, limit: int) -> None:
+    plan = mix.explain("claim_queue", {**CLAIM, "queue": QUEUES[0], "total": limit})
+    check_indexes("claim_queue", plan)
+    assert plan.tables == {HOT, "queue_meta"}
+    assert {"Index Scan", "Tid Scan"} <= set(plan.nodes)
+    assert "Hash Join" not in plan.nodes
+
+
 @pytest.mark.parametrize("queues", [1, 3, 64])
 @pytest.mark.parametrize("limit", [1, 500])
 def test_claim_behind_places_begins_there(mix: Mix, limit: int, queues: int) -> None:

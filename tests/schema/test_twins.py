@@ -19,17 +19,24 @@ ENDS = ("complete", "complete_and_delete", "defer", "finish", "surrender")
     ("names", "first", "last"),
     [
         pytest.param(
-            ("claim", "claim_behind", "claim_one"),
+            ("claim", "claim_behind", "claim_queue", "claim_one"),
             r"SET state = 'running'",
             r"worker = %\(worker\)s::text",
             id="what a claim sets",
         ),
         pytest.param(
-            ("claim", "claim_behind", "claim_one"),
+            ("claim", "claim_behind", "claim_queue", "claim_one"),
             r"CASE WHEN CASE",
             r"(\w+)\.progress::text",
             id="what a claim returns of arguments and age",
         ),
+        pytest.param(
+            ("claim_behind", "claim_queue"),
+            r"SELECT chosen.tid",
+            r"before.page_count FROM before\)",
+            id="what is claimed of what is due",
+        ),
+        pytest.param(("claim", "claim_queue"), r"AND meta.paused", r"> now\(\)\)", id="a pause"),
         pytest.param(
             ("claim", "claim_behind"),
             r"wanted AS MATERIALIZED",

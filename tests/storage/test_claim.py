@@ -28,6 +28,16 @@ pytestmark = pytest.mark.django_db
 BEYOND_FLOAT = "1" + "0" * 400
 
 
+# Queues that each claim of a single queue asks as well.
+others: dict[str, int] = {}
+
+
+@pytest.fixture(autouse=True, params=[{}, {"empty": 10}], ids=["alone", "among others"])
+def company(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One queue is claimed from by a statement of its own."""
+    monkeypatch.setitem(globals(), "others", request.param)
+
+
 def request(*queues: str, **options: Any) -> ClaimRequest:
     values: dict[str, Any] = {
         "limits": dict.fromkeys(queues or ("default",), 10),
@@ -35,6 +45,8 @@ def request(*queues: str, **options: Any) -> ClaimRequest:
         "worker": "w/1",
         **options,
     }
+    if len(values["limits"]) == 1:
+        values["limits"] |= others
     return ClaimRequest(**values)
 
 
@@ -167,7 +179,7 @@ def test_claim_behind_a_place_takes_what_follows_in_its_priority_and_says_where_
     assert [job.id for job in found.jobs] == ids[2:]
     assert found.places == [at(2, job_id=ids[2]), at(3, job_id=ids[3])]
     assert all(job.run_lease == 1 and reload_job(job.id).state == "running" for job in found.jobs)
-    found = claim_behind(connection, request(), {"default": [BEGINNING]})
+    found = claim_behind(connection, request(), {"default": [BEGINNING], "empty": [BEGINNING]})
     assert [job.id for job in found.jobs] == [others[0], *ids[:2], others[1]]
     assert reload_job(paused).state == "available"
 
@@ -217,7 +229,10 @@ def test_claim_skips_a_paused_queue_until_its_pause_is_over(
     pause("still", until, paused)
     job_id = insert_job(queue="still")
     other = insert_job(queue="busy")
-    assert claimed_ids("still", "busy") == ([job_id, other] if is_claimed else [other])
+    assert claimed_ids("still") == ([job_id] if is_claimed else [])
+    assert claimed_ids("still", "busy") == [other]
+    more, others = insert_job(queue="still"), insert_job(queue="busy")
+    assert claimed_ids("still", "busy") == ([more, others] if is_claimed else [others])
     if not is_claimed:
         assert claim_one(connection, job_id, request()) is None
 

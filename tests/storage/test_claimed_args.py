@@ -47,12 +47,14 @@ def test_claim_leaves_large_arguments_behind(name: str, singly: bool) -> None:
     assert json.loads(args)["text"]
 
 
-def test_a_claim_ends_at_eight_megabytes_of_arguments() -> None:
+@pytest.mark.parametrize("queues", [["default"], ["default", "empty"]])
+def test_a_claim_ends_at_eight_megabytes_of_arguments(queues: list[str]) -> None:
     """Every update of a row reads its arguments anew: 500 of 5 MB took longer than a statement may."""
+    request = ClaimRequest(limits=dict.fromkeys(queues, 10), total=10, worker="w/1")
     ids = [insert(RANDOM % 160_000) for _ in range(4)] + [insert("'small'")]
-    assert [job.id for job in claim(connection, REQUEST)] == ids[:2]
-    assert [job.id for job in claim(connection, REQUEST)] == ids[2:4]
-    assert [job.id for job in claim(connection, REQUEST)] == ids[4:]
+    assert [job.id for job in claim(connection, request)] == ids[:2]
+    assert [job.id for job in claim(connection, request)] == ids[2:4]
+    assert [job.id for job in claim(connection, request)] == ids[4:]
 
 
 def test_arguments_are_those_of_one_run_only() -> None:

@@ -189,6 +189,7 @@ def test_limits_hold_after_jobs_have_taken_each_others_place(
     settle_down(bench, 2)
     bench.submit(kind, 5, queue="two")
     settle_down(bench, 4)
+    bench.let_go(110)
 
 
 def test_who_claims_is_told_when_nothing_waits_any_more(make_bench: Callable[..., Bench]) -> None:
