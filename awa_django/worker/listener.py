@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
+import psycopg
+
 from awa_django import failpoints
 from awa_django.logs import get_logger
 from awa_django.storage import waiters
@@ -130,11 +132,19 @@ class Listener(Service):
                 with self._session.use() as connection:
                     waiters.wait(connection, self._worker, self._queues, ttl=TTL)
                 self._renewed = now
-        elif self._renewed > float("-inf"):
+        else:
+            self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        if self._renewed > float("-inf"):
             with self._session.use() as connection:
                 waiters.stop_waiting(connection, self._worker)
             self._renewed = float("-inf")
 
     def close(self) -> None:
+        try:
+            self._stop_waiting()  # or producers would tell it of each job for some seconds more
+        except psycopg.Error as exc:
+            logger.debug("the worker's wait is not taken back, and runs out: %s", exc)
         self._listen_session.close()
         self._session.close()
