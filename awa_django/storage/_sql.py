@@ -35,8 +35,14 @@ class Connection(Protocol):
 
 @cache
 def statement(name: str) -> str:
-    """The text of ``storage/sql/<name>.sql``."""
-    return files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    """The text of ``storage/sql/<name>.sql``, without the lines that are comments, and without indents.
+
+    So it begins with what it does, for those who name a span by its first word; and it is less than the
+    4,096 characters up to which psycopg remembers how a text is read.
+    """
+    text = files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--"))
 
 
 def fetch(connection: Connection, name: str, /, **params: object) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -39,7 +40,11 @@ class ClaimedJob(NamedTuple):
 
     @property
     def key(self) -> Attempt:
-        return Attempt(self.id, self.run_lease)
+        return _attempt(self[:2])
+
+
+# Attempt's own constructor is written in Python, and this is made for every job.
+_attempt = partial(tuple.__new__, Attempt)
 
 
 class LostRun(NamedTuple):

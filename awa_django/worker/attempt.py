@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -28,7 +30,7 @@ from awa_django.operations.change import BULK_KIND
 from awa_django.states import JobState
 from awa_django.storage import finalize
 from awa_django.storage.claim import claimed_args
-from awa_django.storage.rows import Attempt, ClaimedJob, Completion, Outcome, Release
+from awa_django.storage.rows import ClaimedJob, Completion, Outcome, Release
 from awa_django.worker import forks, verdict
 from awa_django.worker.database import is_connection_error
 from awa_django.worker.middleware import Surrounded
@@ -48,16 +50,16 @@ def run_attempt(
     worker: str,
     cancelled: Callable[[], bool] = lambda: False,
     report: Callable[[dict[str, JSON]], None] = lambda progress: None,
-    may_begin: Callable[[], bool] = lambda: True,
+    begin_by: float = math.inf,
 ) -> Outcome | None:
     """Run a ``def`` handler once on this thread; what that means for the job.
 
-    None: the handler is ``atomic`` and its completion is committed already. ``may_begin`` is asked
-    right before the handler begins, as a machine can stop anywhere; without its leave the job is released.
+    None: the handler is ``atomic`` and its completion is committed already. At the monotonic instant
+    ``begin_by`` the lease may be lost: what has not begun by then is released (a machine can stop anywhere).
 
     In a context of its own: the language, the time zone and the context variables that it sets end with it.
     """
-    return copy_context().run(_run_attempt, job, handler, worker, cancelled, report, may_begin)
+    return copy_context().run(_run_attempt, job, handler, worker, cancelled, report, begin_by)
 
 
 def _run_attempt(
@@ -66,7 +68,7 @@ def _run_attempt(
     worker: str,
     cancelled: Callable[[], bool],
     report: Callable[[dict[str, JSON]], None],
-    may_begin: Callable[[], bool],
+    begin_by: float,
 ) -> Outcome | None:
     context: JobContext | None = None
     arguments: dict[str, object] | None = None
@@ -81,11 +83,11 @@ def _run_attempt(
             context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
         if handler.atomic:
-            stored = _run_atomic(job, surrounded, context, arguments, worker, may_begin)
+            stored = _run_atomic(job, surrounded, context, arguments, worker, begin_by)
             if handler.hears_of_end:
                 _tell(handler, context, arguments, stored)
             return None
-        if not may_begin():
+        if time.monotonic() >= begin_by:
             return Release(job.key)
         outcome = _returned(job, handler, _call(surrounded, context, arguments), worker, settings)
     except _EndsAs as exc:
@@ -108,9 +110,9 @@ async def run_attempt_async(
     cancelled: Callable[[], bool] = lambda: False,
     report: Callable[[dict[str, JSON]], None] = lambda progress: None,
     prepare: Callable[[], Awaitable[None]] | None = None,
-    may_begin: Callable[[], bool] = lambda: True,
+    begin_by: float = math.inf,
 ) -> Outcome:
-    """Run an ``async def`` handler once on this loop, after ``prepare`` and if it then ``may_begin``;
+    """Run an ``async def`` handler once on this loop, after ``prepare``, unless it is past ``begin_by``;
     what that means for the job."""
     seconds = timeout_of(job, handler)
     timer = None if seconds is None else asyncio.timeout(seconds)
@@ -127,7 +129,7 @@ async def run_attempt_async(
         if handler.takes_context or surrounded is not handler:
             context = _context(job, handler, worker, cancelled, report)
         arguments = handler.decode(args)
-        if not may_begin():
+        if time.monotonic() >= begin_by:
             return Release(job.key)
         running = surrounded.call(context, arguments)
         if timer is None:
@@ -228,13 +230,13 @@ def _run_atomic(
     context: JobContext | None,
     arguments: dict[str, object],
     worker: str,
-    may_begin: Callable[[], bool],
+    begin_by: float,
 ) -> Outcome:
     """The handler and its completion in one transaction: its database effects happen exactly once."""
     settings = get_settings()
     alias = settings.database
     with _transaction(job, alias):
-        if not may_begin():  # a dead connection, or a new one, may have taken its time
+        if time.monotonic() >= begin_by:  # a dead connection, or a new one, may have taken its time
             raise _EndsAs(Release(job.key))
         depth = len(connections[alias].atomic_blocks)
         outcome = _returned(job, handler, _call(handler, context, arguments), worker, settings)
@@ -342,7 +344,7 @@ def _returned(
             return outcome
     result = encode_result(value) if handler.keep_result else None
     delete = not settings.retention.of(job.queue, JobState.COMPLETED) and job.kind != BULK_KIND
-    return Completion(Attempt(job.id, job.run_lease), result, delete)
+    return Completion(job.key, result, delete)
 
 
 def _unbegun(

@@ -65,6 +65,7 @@ class Executor:
         self._slots = slots
         self._sink = sink
         settings = get_settings()
+        # Seconds after its claim for which no lease can be lost, even if nobody beats for it.
         self._sure_for = (settings.stale_after - settings.heartbeat_interval).total_seconds()
         self._threads: list[threading.Thread] = []
         self._starting: SimpleQueue[HeldJob | None] = SimpleQueue()
@@ -73,7 +74,7 @@ class Executor:
             slots=slots,
             sink=sink,
             on_ended=self._ended,
-            may_begin=self._is_surely_ours,
+            sure_for=self._sure_for,
             handler_threads=lambda: self._threads,
         )
         self._mean_seconds = float("inf")
@@ -283,12 +284,8 @@ class Executor:
             worker=self._worker,
             cancelled=cancelled,
             report=lambda progress: self._sink.report(held, progress),
-            may_begin=lambda: self._is_surely_ours(held),
+            begin_by=held.held_at + self._sure_for,
         )
-
-    def _is_surely_ours(self, held: HeldJob) -> bool:
-        """Whether its lease cannot have been lost yet, even if nobody has beaten for it since the claim."""
-        return time.monotonic() - held.held_at < self._sure_for
 
 
 def _extra(held: HeldJob) -> dict[str, object]:

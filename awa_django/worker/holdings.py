@@ -36,7 +36,7 @@ class HeldJob:
 
     @property
     def attempt(self) -> Attempt:
-        return Attempt(self.job.id, self.job.run_lease)
+        return self.job.key
 
     @property
     def is_too_late(self) -> bool:
@@ -97,7 +97,7 @@ class Holdings:
                 held = HeldJob(job, slot, now)
                 self._jobs[slot] = held
                 self._held[job.queue] += 1
-                self._slots.hold(slot, held.attempt, now)
+                self._slots.hold(slot, job.key, now)
                 taken.append(held)
             self._slots.set(Counter.HELD, len(self._jobs))
             self._take_turns({held.job.queue for held in taken})

@@ -41,14 +41,14 @@ class LoopRunner:
         slots: SlotWriter,
         sink: Sink,
         on_ended: Callable[[HeldJob, Outcome | None], object],
-        may_begin: Callable[[HeldJob], bool],
+        sure_for: float,
         handler_threads: Callable[[], Iterable[threading.Thread]],
     ) -> None:
         self._worker = worker
         self._slots = slots
         self._sink = sink
         self._on_ended = on_ended
-        self._may_begin = may_begin
+        self._sure_for = sure_for
         self._handler_threads = handler_threads
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -167,7 +167,7 @@ class LoopRunner:
                 cancelled=lambda: self._slots.is_cancelled(held.slot, held.attempt),
                 report=lambda progress: self._sink.report(held, progress),
                 prepare=self._cycle_connections if self._has_connections else None,
-                may_begin=lambda: self._may_begin(held),
+                begin_by=held.held_at + self._sure_for,
             )
             del self._tasks[held.slot]
             if self._has_connections and not self._tasks:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import psycopg
@@ -69,6 +70,7 @@ SELECT (ARRAY['a.kind', 'b.kind'])[1 + number %% 2], (ARRAY['default', 'mail', '
     now() + (number - 2000) * interval '1 s'
 FROM generate_series(1, %s) AS number
 """
+STATEMENTS = files("awa_django.storage") / "sql"
 JOB_INDEX = re.compile(r"\b(?:jobs_hot|scheduled_jobs)_[a-z_]*[a-z]\b")
 HOT, DEFERRED = "jobs_hot", "scheduled_jobs"
 # jit_above_cost: the server would take seconds to compile what costs more.
@@ -172,7 +174,8 @@ BATCHED: dict[str, dict[str, object]] = {
 
 
 def check_indexes(name: str, plan: Plan) -> None:
-    header = "".join(line for line in statement(name).splitlines(True) if line.startswith("--"))
+    lines = (STATEMENTS / f"{name}.sql").read_text(encoding="utf-8").splitlines(True)
+    header = "".join(line for line in lines if line.startswith("--"))
     named = set(JOB_INDEX.findall(header)) - {HOT, DEFERRED}
     assert {index for index in plan.indexes if JOB_INDEX.fullmatch(index)} == named
     assert not plan.scanned & {HOT, DEFERRED}

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from psycopg._queries import MAX_CACHED_STATEMENT_LENGTH
 
 import awa_django
+from awa_django.storage._sql import statement
 
 PACKAGE = Path(awa_django.__file__).parent
 STATEMENTS = sorted((PACKAGE / "storage" / "sql").rglob("*.sql"))
@@ -111,3 +113,16 @@ def test_each_move_between_the_tables_copies_every_column() -> None:
 def test_statement_says_what_it_does_and_casts_its_values(path: Path) -> None:
     assert path.read_text(encoding="utf-8").startswith("-- ")
     assert re.findall(r"%\(\w+\)s(?!::)", code(path)) == []
+
+
+# Nobody waits for these: what folds counters, and what people ask for.
+LONG = {"fold_stats", "list_jobs"}
+
+
+def test_statements_begin_with_what_they_do_and_are_read_once() -> None:
+    """A tracer names a span by the first word; psycopg reads a longer text anew each time."""
+    for path in STATEMENTS:
+        name = path.relative_to(PACKAGE / "storage" / "sql").with_suffix("").as_posix()
+        text = statement(name)
+        assert re.match(r"[A-Z]+\b", text), name
+        assert len(text) <= MAX_CACHED_STATEMENT_LENGTH or name in LONG, (name, len(text))

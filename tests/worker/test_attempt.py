@@ -17,6 +17,7 @@ from awa_django.jobs import job
 from awa_django.outcomes import Cancel, RetryAfter, Snooze
 from awa_django.states import JobState
 from awa_django.storage.rows import Attempt, Completion, Deferral, Ending, Release
+from awa_django.worker import attempt as module
 from awa_django.worker.attempt import timeout_of
 from tests.worker.attempts import claimed, entry, run, run_async
 
@@ -231,7 +232,9 @@ told: list[str] = []
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_whether_a_handler_may_begin_is_asked_as_the_last_thing(is_async: bool) -> None:
+def test_whether_a_handler_may_begin_is_asked_as_the_last_thing(
+    is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The machine may sleep before, or arguments take long to decode: the job is another's by then."""
     told.clear()
 
@@ -243,11 +246,13 @@ def test_whether_a_handler_may_begin_is_asked_as_the_last_thing(is_async: bool) 
     async def begun_async(told_of: Told) -> None:
         told.append("begun")
 
-    def may_begin() -> bool:
-        told.append("asked")
-        return False
+    class Clock:
+        def monotonic(self) -> float:
+            told.append("asked")
+            return 2.0
 
-    given, options = claimed('{"told_of": {"value": 1}}'), {"may_begin": may_begin}
+    monkeypatch.setattr(module, "time", Clock())
+    given, options = claimed('{"told_of": {"value": 1}}'), {"begin_by": 1.0}
     outcome = run_async(begun_async, given, **options) if is_async else run(begun, given, **options)
     assert (outcome, told) == (Release(Attempt(5, 9)), ["decoded", "asked"])
 
@@ -262,7 +267,7 @@ def test_async_handler_does_not_begin_when_what_comes_before_it_took_too_long() 
     async def prepare() -> None:
         pass
 
-    given = {"prepare": prepare, "may_begin": lambda: False}
+    given = {"prepare": prepare, "begin_by": 0.0}
     assert run_async(late, claimed(), **given) == Release(Attempt(5, 9))
     assert begun == []
 

@@ -123,5 +123,5 @@ def test_atomic_handler_does_not_begin_when_its_transaction_took_too_long() -> N
     def late() -> None:
         begun.append(1)
 
-    assert run(late, claimed(), may_begin=lambda: False) == Release(Attempt(5, 9))
+    assert run(late, claimed(), begin_by=0.0) == Release(Attempt(5, 9))
     assert begun == []

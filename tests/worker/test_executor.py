@@ -16,8 +16,8 @@ from awa_django.context import JobContext
 from awa_django.jobs import job
 from awa_django.states import JobState
 from awa_django.storage.rows import ClaimedJob, Completion, Deferral, Ending, Outcome, Release
+from awa_django.worker import attempt, holdings
 from awa_django.worker import executor as module
-from awa_django.worker import holdings
 from awa_django.worker.executor import Executor
 from awa_django.worker.holdings import HeldJob, Holdings, slot_count
 from awa_django.worker.options import WorkerOptions
@@ -282,8 +282,12 @@ def test_atomic_job_whose_lease_may_be_lost_before_it_begins_is_given_back(
     bench = make_bench()
     held = bench.hold("t.atomic")
 
+    class LateClock:
+        def monotonic(self) -> float:
+            return time.monotonic() + 61  # STALE_AFTER less HEARTBEAT_INTERVAL is 60 s
+
     def slow_begin(**options: Any) -> Any:
-        held.held_at -= 61  # STALE_AFTER less HEARTBEAT_INTERVAL is 60 s
+        monkeypatch.setattr(attempt, "time", LateClock())
         return real(**options)
 
     real = transaction.atomic

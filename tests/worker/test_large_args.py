@@ -84,7 +84,7 @@ def test_a_run_that_is_over_begins_nothing(way: str, handled: Handled) -> None:
 @pytest.mark.usefixtures("clean_queue")
 def test_a_job_does_not_begin_when_reading_them_took_too_long(way: str, handled: Handled) -> None:
     job_id = insert_job("running", args={"text": "x"})
-    assert handled.run(way, job_id, may_begin=lambda: False) == Release(Attempt(job_id, 1))
+    assert handled.run(way, job_id, begin_by=0.0) == Release(Attempt(job_id, 1))
     assert handled.seen == []
 
 
