@@ -20,6 +20,8 @@ from awa_django.worker.leader import Leader
 logger = get_logger(__name__)
 
 BATCH = 2_000
+# The first batch of a burst is on its way to the workers sooner: 17 ms after the instant, and not 44.
+FIRST_BATCH = 500
 # Due rows that somebody else has locked are looked at again after this.
 LOCKED_WAIT = 0.05
 SHORTEST_WAIT = 0.001
@@ -60,19 +62,21 @@ class Promoter(Duty):
         return not self.is_stopping and (self._always or super().is_leading)
 
     def perform(self) -> float | None:
+        batch = FIRST_BATCH
         while self.is_leading:
             with self.session.use() as connection:
                 wait = self._cursor.next_due(connection)
                 if wait is None or wait > 0:
                     return self._until_next_look(float("inf") if wait is None else wait)
                 self._quiet_looks = 0
-                promoted = self._promote(connection)
+                promoted = self._promote(connection, batch)
                 if promoted:
                     wake(connection, sorted(promoted))
             if promoted:
                 self._on_promoted()
-            if sum(promoted.values()) < BATCH:
+            if sum(promoted.values()) < batch:
                 return SHORTEST_WAIT if promoted else LOCKED_WAIT
+            batch = BATCH
         return None
 
     def _until_next_look(self, due_in: float) -> float:
@@ -90,20 +94,20 @@ class Promoter(Duty):
             due_in = min(due_in, self._cursor.complete_in)
         return min(max(due_in, SHORTEST_WAIT), longest)
 
-    def _promote(self, connection: PsycopgConnection) -> dict[str, int]:
+    def _promote(self, connection: PsycopgConnection, batch: int) -> dict[str, int]:
         try:
             with transaction(connection):
-                promoted = storage.promote(connection, batch=BATCH, since=self._cursor.since)
+                promoted = storage.promote(connection, batch=batch, since=self._cursor.since)
                 failpoints.hit("in_promotion")
                 return promoted
         except (psycopg.IntegrityError, psycopg.DataError) as exc:
             logger.warning("a promotion failed, promoting one by one: %s", exc)
-            return self._promote_singly(connection)
+            return self._promote_singly(connection, batch)
 
-    def _promote_singly(self, connection: PsycopgConnection) -> dict[str, int]:
+    def _promote_singly(self, connection: PsycopgConnection, batch: int) -> dict[str, int]:
         """Some row refuses to move: move the others, and end that one in a named way."""
         promoted: dict[str, int] = {}
-        for job_id in storage.due_ids(connection, batch=BATCH):
+        for job_id in storage.due_ids(connection, batch=batch):
             try:
                 with transaction(connection):
                     queue = storage.promote_one(connection, job_id)

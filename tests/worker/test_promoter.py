@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 
 from awa_django.doctor import diagnose
+from awa_django.models import HotJob
 from awa_django.storage import promote
 from awa_django.storage.waiters import listen, wait
 from awa_django.worker import cursor
@@ -132,11 +133,19 @@ def test_looks_begin_where_the_last_one_ended_while_a_snapshot_keeps_dead_entrie
     assert reload_job(late).state == "available"
 
 
-def test_all_that_is_due_is_promoted_in_batches(promoter: Promoter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_is_due_is_promoted_in_batches_the_first_of_them_small(
+    promoter: Promoter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "BATCH", 2)
-    ids = [due() for _ in range(5)]
+    monkeypatch.setattr(module, "FIRST_BATCH", 1)
+    promoted: list[int] = []
+    monkeypatch.setattr(
+        promoter, "_on_promoted", lambda: promoted.append(HotJob.objects.filter(state="available").count())
+    )
+    ids = [due() for _ in range(6)]
     promoter.tick()
     assert all(reload_job(job_id).state == "available" for job_id in ids)
+    assert promoted == [1, 3, 5, 6]
 
 
 def test_nothing_is_promoted_without_the_lease(promoter: Promoter, leader: AtWill) -> None:
