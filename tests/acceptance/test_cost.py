@@ -103,7 +103,7 @@ def test_a_job_from_bulk_enqueue_to_its_end(server: Cluster) -> None:
     # Once by each claim, and once by how that ended.
     assert after.updated - enqueued.updated == 2 * claims
     assert after.dead - before.dead == 2 * claims
-    assert (after.wal - before.wal) / claims < 1_150
+    assert (after.wal - before.wal) / claims < 1_090
     # Of these, some 60 are those of a worker's start and end.
     assert (after.statements - enqueued.statements) / claims < 0.02
     assert (after.transactions - enqueued.transactions) / claims < 0.02
