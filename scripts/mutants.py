@@ -111,6 +111,21 @@ MUTANTS = (
         "LIMIT least(wanted.capacity, %(share)s::integer)\n",
         ("tests/storage/test_claim.py", "tests/concurrency/test_storage.py"),
     ),
+    Mutant(
+        "the same, of a claim from a single queue",
+        "awa_django/storage/sql/claim_queue.sql",
+        "LIMIT before.capacity\n        FOR UPDATE SKIP LOCKED\n",
+        "LIMIT before.capacity\n",
+        ("tests/storage/test_claim.py", "tests/concurrency/test_storage.py"),
+    ),
+    Mutant(
+        "a completion whose batches lock as they find",
+        "awa_django/storage/sql/plan_by_index.sql",
+        "set_config('enable_seqscan', 'off'",
+        "set_config('enable_seqscan', 'on'",
+        ("tests/storage/test_lock_order.py",),
+        in_soak=False,  # a deadlock is tried again
+    ),
 )
 
 

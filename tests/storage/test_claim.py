@@ -308,7 +308,7 @@ def test_claimable_names_what_claim_would_take_and_changes_nothing() -> None:
 @pytest.mark.usefixtures("clean_queue")
 def test_claim_passes_over_jobs_that_another_transaction_holds(connect: Connect) -> None:
     first, second = insert_job(), insert_job()
-    one, two = connect(autocommit=False), connect()
+    one, two = connect(autocommit=False), connect(options="-c lock_timeout=5s")
     assert [job.id for job in claim(one, request(limits={"default": 1}))] == [first]
     assert [job.id for job in claim(two, request())] == [second]
     assert claim_one(two, first, request()) is None
