@@ -111,8 +111,7 @@ class Signature:
         Raises: InvalidJob naming the argument that is missing, unknown or of another type.
         """
         arguments = decode_args(text, self._every_type, kind=self.kind)
-        given = arguments.keys()
-        if given == self._named.keys() or self._required <= given <= self._named.keys():
+        if self._required <= arguments.keys() <= self._named.keys():
             return arguments
         for name in arguments:
             if not self.accepts(name):
