@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from awa_django.storage._sql import statement
+from awa_django.storage._sql import fetch, statement
 
 # How often a session runs a statement before it prepares it (psycopg's own default): most sessions of
 # a web server enqueue once or never.
@@ -29,7 +29,7 @@ _direct: WeakKeyDictionary[psycopg.Connection[Any], bool] = WeakKeyDictionary()
 
 def prepare(session: psycopg.Connection[Any]) -> None:
     """Have a worker's session prepare what it runs for the second time; no plan is ever kept."""
-    session.execute("SET plan_cache_mode = force_custom_plan")
+    fetch(session, "own_session")
     session.prepare_threshold = 1
 
 

@@ -80,9 +80,9 @@ def connect(
     jsonb arrives as text, as on Django's connections: each job decodes its own.
     The worker's statements are right under READ COMMITTED, so where a role defaults to more each is
     sent in a transaction that names it. ``conninfo`` leads elsewhere than the configured alias;
-    ``limit`` is the seconds that the server has to answer once it is connected. If there is no
-    pooler in between, with ``prepares`` it reads each statement once, and with ``by_index`` it plans as
-    ``planned_by_index`` asks for.
+    ``limit`` is the seconds that the server has to answer once it is connected. With
+    ``prepares``, and no pooler in between, it reads each statement once, and with ``by_index`` as well it
+    plans as ``planned_by_index`` asks for.
     """
     parameters = connection_parameters() if conninfo is None else _DEFAULTS | conninfo_to_dict(conninfo)
     parameters["application_name"] = application_name
@@ -93,9 +93,8 @@ def connect(
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.adapters.register_loader("jsonb", TextLoader)
         level, answered_by = inspect.session(connection)
-        if answered_by == connection.info.backend_pid:
-            if prepares:
-                prepare(connection)
+        if prepares and answered_by == connection.info.backend_pid:
+            prepare(connection)
             if by_index:
                 always_plan_by_index(connection)
         if level != "read committed":

@@ -71,7 +71,11 @@ def test_nothing_is_prepared_or_set_where_another_process_answers(
 
 
 @pytest.mark.parametrize("lost", ["DEALLOCATE ALL", "ALTER TABLE awa.left_over ALTER kind TYPE integer"])
-def test_session_whose_statements_are_gone_is_opened_anew_without_them(session: Session, lost: str) -> None:
+def test_session_whose_statements_are_gone_is_opened_anew_as_somebody_elses(
+    session: Session, lost: str
+) -> None:
+    """There may be a pooler after all, one that tells the truth of who answers."""
+    session._by_index = True
     statement = "SELECT kind FROM awa.left_over"
 
     def ask(times: int) -> psycopg.Connection[Any]:
@@ -90,6 +94,12 @@ def test_session_whose_statements_are_gone_is_opened_anew_without_them(session: 
         assert is_connection_error(raised.value)
         second = ask(3)
         assert second is not first
+        assert second.execute(
+            "SELECT current_setting('enable_seqscan'), current_setting('jit')"
+        ).fetchone() == (
+            "on",
+            "on",
+        )
         assert second.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
     finally:
         with connection.cursor() as cursor:
