@@ -30,6 +30,10 @@ logger = get_logger(__name__)
 START_WITHIN = 0.1
 # Share of the newest duration in the running mean of handler times.
 _MEAN_SHARE = 0.05
+# Where some of what was held has not started in time (quick handlers, and a slow one in each slot), no more
+# than so many are held ahead for so many seconds: each that is given back costs two statements' share.
+MODEST_PREFETCH = 500
+MODEST_FOR = 10.0
 
 
 class Lane:
@@ -80,6 +84,7 @@ class Executor:
         self._mean_seconds = float("inf")
         # When a handler last ended, or the first one started after a pause.
         self._moved_at = 0.0
+        self._modest_until = 0.0
         # All that follows is guarded by the lock.
         self._lock = threading.Lock()
         self._lanes: dict[tuple[str, bool], Lane] = {}  # only those with jobs
@@ -98,6 +103,8 @@ class Executor:
 
         None before one has ended. That none has ended for a while counts as well: those that run are slow.
         """
+        if time.monotonic() < self._modest_until:
+            limit = min(limit, MODEST_PREFETCH)
         seconds = max(self._mean_seconds, 1e-6)
         if self._running_count:
             seconds = max(seconds, time.monotonic() - self._moved_at)
@@ -135,6 +142,8 @@ class Executor:
                     released.append(lane.jobs.popleft())
                 if not lane.jobs:
                     del self._lanes[key]
+        if released:
+            self._modest_until = time.monotonic() + MODEST_FOR
         self.give_back(released)
         return len(released)
 

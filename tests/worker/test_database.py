@@ -94,12 +94,8 @@ def test_session_whose_statements_are_gone_is_opened_anew_as_somebody_elses(
         assert is_connection_error(raised.value)
         second = ask(3)
         assert second is not first
-        assert second.execute(
-            "SELECT current_setting('enable_seqscan'), current_setting('jit')"
-        ).fetchone() == (
-            "on",
-            "on",
-        )
+        settings = "SELECT current_setting('enable_seqscan'), current_setting('jit')"
+        assert second.execute(settings).fetchone() == ("on", "on")
         assert second.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
     finally:
         with connection.cursor() as cursor:

@@ -360,35 +360,3 @@ def test_error_round_the_handler_ends_the_attempt_and_not_the_thread(
     assert isinstance(bench.outcomes[first], Deferral)
     assert isinstance(bench.outcomes[second], Completion)
     assert isinstance(bench.outcomes[third], Completion)
-
-
-def test_prefetch_follows_the_handlers_speed(make_bench: Callable[..., Bench]) -> None:
-    bench = make_bench()
-    assert bench.executor.prefetch(1000) == 0
-    bench.go.set()
-
-    def prefetch_after_more() -> int:
-        """What it is a hundred jobs later: one pause of the machine is forgotten by then."""
-        count = len(bench.outcomes) + 100
-        bench.submit("t.wait", 100)
-        wait_until(lambda: len(bench.outcomes) == count)
-        bench.holdings.give_back(bench.holdings.jobs())
-        return bench.executor.prefetch(1000)
-
-    wait_until(lambda: prefetch_after_more() > 80)
-    assert bench.executor.prefetch(10) == 10
-
-
-def test_prefetch_ends_while_nothing_does(make_bench: Callable[..., Bench]) -> None:
-    """They were held behind slow jobs for 2 s, given back, and taken again, while others had room."""
-    bench = make_bench()
-    bench.submit("t.wait", 8)
-    wait_until(lambda: len(bench.running) == 8)
-    bench.executor._mean_seconds = 0.001  # those before them were quick
-    bench.executor._moved_at = time.monotonic()
-    assert bench.executor.prefetch(1000) > 0
-    bench.executor._moved_at -= 1.0
-    assert bench.executor.prefetch(1000) == 0
-    bench.let_go(8)
-    bench.executor._mean_seconds = 0.001
-    wait_until(lambda: bench.executor.prefetch(1000) > 0)
