@@ -7,6 +7,7 @@ those of an application name, for all requests or only for those that contain so
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import threading
 from collections import Counter
@@ -21,6 +22,9 @@ _CHUNK = 65_536
 _NEGOTIATE = (80877103, 80877104)  # a client asks for SSL, or for GSSAPI encryption
 _CANCEL = 80877102
 _READY_FOR_QUERY = b"Z\x00\x00\x00\x05"
+# What psycopg calls a prepared statement: in the message that brings its text, and in others.
+_PARSE = re.compile(rb"P.{4}(_pg3_\d+)\x00([^\x00]*)\x00", re.DOTALL)
+_NAMED = re.compile(rb"(_pg3_\d+)\x00")
 
 
 class Mode(StrEnum):
@@ -43,7 +47,7 @@ class Rule:
     mode: Mode
     application: str = ""
     containing: bytes = b""
-    """Only requests with this text."""
+    """Only requests with this text, or which run a prepared statement that has it."""
     times: int | None = None
     seconds: float = 0.0
     """How much later, for ``DELAY``."""
@@ -187,6 +191,7 @@ class _Connection:
         self._reader, self._writer = reader, writer
         self._server_writer: asyncio.StreamWriter | None = None
         self._application = ""
+        self._prepared: dict[bytes, bytes] = {}
         self._is_swallowing = False
         self._is_reply_dropped = False
         self._ended = asyncio.Event()
@@ -248,7 +253,8 @@ class _Connection:
 
     async def _to_server(self, data: bytes, server: asyncio.StreamWriter) -> None:
         while data:
-            rule = None if self._is_swallowing else self._proxy.caught_by(self._application, data)
+            asked = data + self._texts_in(data)
+            rule = None if self._is_swallowing else self._proxy.caught_by(self._application, asked)
             if rule is not None and rule.mode is Mode.CUT:
                 return
             if rule is not None and rule.mode is Mode.DELAY:
@@ -263,6 +269,11 @@ class _Connection:
             data = await self._reader.read(_CHUNK)
         if self._is_swallowing:
             await asyncio.Event().wait()  # the server learns nothing of the client's end
+
+    def _texts_in(self, data: bytes) -> bytes:
+        """The texts of the prepared statements that it names."""
+        self._prepared.update(_PARSE.findall(data))
+        return b"".join(self._prepared.get(name, b"") for name in _NAMED.findall(data))
 
     async def _to_client(self, reader: asyncio.StreamReader) -> None:
         end = b""

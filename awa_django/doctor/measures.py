@@ -172,7 +172,8 @@ def _wrong_in(node: dict[str, Any], *, chooses: bool = False) -> Iterator[str]:
     reads = kind == "Bitmap Index Scan" or (
         node.get("Relation Name") == "jobs_hot" and kind.endswith("Scan") and kind != "Bitmap Heap Scan"
     )
-    if reads and node.get("Index Name") != ("jobs_hot_claim" if chooses else "jobs_hot_pkey"):
+    is_right = node.get("Index Name") == "jobs_hot_claim" if chooses else kind == "Tid Scan"
+    if reads and not is_right:
         yield f"{kind} by {node['Index Name']}" if "Index Name" in node else kind
     if chooses and kind.endswith("Sort"):
         yield kind

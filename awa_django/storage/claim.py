@@ -67,9 +67,7 @@ def claim(connection: Connection, request: ClaimRequest) -> list[ClaimedJob]:
 def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
     """Claim as ``claim`` does, and count the pages."""
     if len(request.limits) == 1:
-        [(queue, limit)] = request.limits.items()
-        values = {**_values(request), "queue": queue, "total": min(limit, request.total)}
-        rows = fetch(connection, "claim_queue", **values)
+        rows = fetch(connection, "claim_queue", **_values_of_one_queue(request))
     else:
         rows = fetch(connection, "claim", **_values(request), share=request.share)
     return Claimed([ClaimedJob._make(row[:9]) for row in rows], [], rows[0][9] if rows else 0)
@@ -77,6 +75,8 @@ def claim_and_measure(connection: Connection, request: ClaimRequest) -> Claimed:
 
 def explain_claim(connection: Connection, request: ClaimRequest) -> dict[str, Any]:
     """The plan of that claim, as EXPLAIN gives it in JSON; nothing is claimed."""
+    if len(request.limits) == 1:
+        return explain(connection, "claim_queue", **_values_of_one_queue(request))
     return explain(connection, "claim", **_values(request), share=request.share)
 
 
@@ -180,3 +180,8 @@ def _values(request: ClaimRequest) -> dict[str, object]:
         "aging_kinds": list(request.aging_kinds),
         "excluded_kinds": list(request.excluded_kinds),
     }
+
+
+def _values_of_one_queue(request: ClaimRequest) -> dict[str, object]:
+    [(queue, limit)] = request.limits.items()
+    return {**_values(request), "queue": queue, "total": min(limit, request.total)}

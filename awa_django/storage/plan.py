@@ -34,18 +34,21 @@ def planned_by_index(connection: Connection) -> Iterator[None]:
     Two that lock the same rows then never wait for each other in a circle. They are in one transaction,
     unless the session always plans so.
     """
-    within: AbstractContextManager[object]
-    if not isinstance(connection, psycopg.Connection):
-        within = transaction.atomic(using=connection.alias)  # type: ignore[attr-defined]  # Django's
-    elif connection in _by_index:
+    if isinstance(connection, psycopg.Connection) and connection in _by_index:
         yield
         return
-    else:
-        within = connection.transaction()
-    with within:
+    with _transaction(connection):
         _plan_by_index(connection, is_local=True)
         yield
 
 
 def _plan_by_index(connection: Connection, *, is_local: bool) -> None:
     fetch(connection, "plan_by_index", is_local=is_local)
+
+
+def _transaction(connection: Any) -> AbstractContextManager[object]:
+    """Of psycopg's connection, or of Django's."""
+    alias = getattr(connection, "alias", None)
+    within: AbstractContextManager[object]
+    within = connection.transaction() if alias is None else transaction.atomic(using=alias)
+    return within

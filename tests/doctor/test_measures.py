@@ -107,12 +107,31 @@ def test_claim_without_its_index_is_reported(full_table: None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("above", "wrong"), [("ModifyTable", []), ("LockRows", ["Bitmap Index Scan by jobs_hot_pkey"])]
+    ("above", "scan", "wrong"),
+    [
+        ("ModifyTable", {"Node Type": "Tid Scan"}, []),
+        ("ModifyTable", {"Node Type": "Seq Scan"}, ["Seq Scan"]),
+        ("LockRows", {"Node Type": "Index Scan", "Index Name": "jobs_hot_claim"}, []),
+        (
+            "LockRows",
+            {"Node Type": "Index Scan", "Index Name": "jobs_hot_pkey"},
+            ["Index Scan by jobs_hot_pkey"],
+        ),
+        ("LockRows", {"Node Type": "Tid Scan"}, ["Tid Scan"]),
+    ],
 )
-def test_update_may_go_by_a_bitmap_of_the_primary_key(above: str, wrong: list[str]) -> None:
+def test_claim_chooses_by_its_index_and_updates_by_the_places_of_rows(
+    above: str, scan: dict[str, str], wrong: list[str]
+) -> None:
+    plan = {"Node Type": above, "Plans": [{"Relation Name": "jobs_hot", **scan}]}
+    assert list(measures._wrong_in(plan)) == wrong
+
+
+def test_bitmap_is_told_by_the_index_below_it() -> None:
     below = {"Node Type": "Bitmap Index Scan", "Index Name": "jobs_hot_pkey"}
     scan = {"Node Type": "Bitmap Heap Scan", "Relation Name": "jobs_hot", "Plans": [below]}
-    assert list(measures._wrong_in({"Node Type": above, "Plans": [scan]})) == wrong
+    plan = {"Node Type": "LockRows", "Plans": [scan]}
+    assert list(measures._wrong_in(plan)) == ["Bitmap Index Scan by jobs_hot_pkey"]
 
 
 def test_claim_by_another_way_is_reported(full_table: None) -> None:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 # The sessions that are in use all the time.
 AT_WORK = {"claim", "complete", "heartbeat", "leader", "listen", "promote", "reconcile"}
-CLAIM = b"Claim due jobs"
+CLAIM = b"'awa.jobs_hot_claim'::regclass"
 
 
 @pytest.mark.fault("F21", injected="the answer to a completion is lost, the connection cut")
@@ -199,7 +199,7 @@ def test_session_gives_up_what_nobody_answers(
 
 
 @pytest.mark.fault("F27", injected="the connection is black-holed while it is being set up")
-@pytest.mark.parametrize("statement", [b"SHOW", b""])
+@pytest.mark.parametrize("statement", [b"default_transaction_isolation", b""])
 def test_session_gives_up_a_connection_that_is_never_ready(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch, statement: bytes
 ) -> None:
