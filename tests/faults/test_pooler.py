@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 from django.db import connection, transaction
 from django.test import override_settings
@@ -33,6 +35,22 @@ WARNING = "notifications do not arrive here"
 def pooled(own_cluster: Cluster) -> Iterator[str]:
     with pooler(own_cluster.url, pool_size=5) as url, django_at(url):
         yield url
+
+
+def left_in_its_sessions(pooled: str) -> set[tuple[object, ...]]:
+    """How others find the sessions of the pooler: what a worker sets in its own, and statements."""
+    found = set()
+    with contextlib.ExitStack() as stack:
+        for _ in range(5):  # a transaction each, at once: all of its sessions
+            session = stack.enter_context(psycopg.connect(pooled, prepare_threshold=None))
+            row = session.execute(
+                "SELECT current_setting('plan_cache_mode'), current_setting('enable_seqscan'), "
+                "current_setting('enable_bitmapscan'), current_setting('jit'), "
+                "(SELECT count(*)::integer FROM pg_prepared_statements)"
+            ).fetchone()
+            assert row is not None
+            found.add(row)
+    return found
 
 
 @pytest.mark.fault(
@@ -90,6 +108,7 @@ def test_everything_works_through_a_transaction_pooler(
     assert database.job(killed.id)["run_lease"] == 2
     assert worker.text().count(WARNING) == 1
     assert "prepared statement" not in worker.text()
+    assert left_in_its_sessions(pooled) == {("auto", "on", "on", "on", 0)}
     visit_doctor(own_cluster.url)
     observe(
         f"{sum(database.states().values())} jobs enqueued singly, in bulk, by schedule, for later, unique "
