@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from awa_django.storage._sql import Connection, explain, fetch
-from awa_django.storage.plan import plan_in_order
+from awa_django.storage.plan import plan_in_order, planned_by_index
 from awa_django.storage.rows import Attempt, ClaimedJob
 
 # A look at a queue costs as much as some more jobs of it: of many queues a small claim takes a few.
@@ -106,15 +106,23 @@ def claim_behind(
 
 
 def left_behind(
-    connection: Connection, queue: str, places: Sequence[Place], excluded_kinds: Sequence[str]
+    connection: Connection,
+    queue: str,
+    places: Sequence[Place],
+    excluded_kinds: Sequence[str],
+    *,
+    since: Collection[Place] = (),
 ) -> tuple[list[Place], int]:
     """Places right before the jobs that ``claim_behind`` would not find: the first of each priority, and the
     first of those between that have no place. And how many pages of the claim index were read.
 
-    In a transaction it takes the right plan whatever the statistics say.
+    A priority with a place in ``since`` is searched from there only. In a transaction it takes the right
+    plan whatever the statistics say.
     """
     plan_in_order(connection)
     priorities = sorted(place.priority for place in places)
+    begins = {place.priority: place for place in since}
+    since = [min(place, begins.get(place.priority, BEGINNING)) for place in places]
     rows = fetch(
         connection,
         "left_behind",
@@ -122,12 +130,43 @@ def left_behind(
         priorities=[place.priority for place in places],
         run_ats=[place.run_at for place in places],
         ids=[place.job_id for place in places],
+        since_run_ats=[place.run_at for place in since],
+        since_ids=[place.job_id for place in since],
         after_priorities=[BEGINNING.priority, *priorities],
         before_priorities=[*priorities, LOWEST_PRIORITY + 1],
         excluded_kinds=list(excluded_kinds),
     )
     *found, (_, _, _, page_count) = rows
     return [Place(priority, run_at, job_id - 1) for priority, run_at, job_id, _ in found], page_count
+
+
+def newest_left_behind(
+    connection: Connection,
+    places: Mapping[str, Sequence[Place]],
+    excluded_kinds: Sequence[str],
+    *,
+    newer_than: int | None,
+) -> tuple[dict[str, list[Place]], int]:
+    """As ``left_behind`` for all queues, but only jobs whose id is higher (None: no job at all), wherever
+    they stand, and of the priorities that have a place. And the highest id that was given out.
+    """
+    known = [(queue, place) for queue, those in places.items() for place in those]
+    with planned_by_index(connection):
+        rows = fetch(
+            connection,
+            "newest_left_behind",
+            newer_than=newer_than,
+            queues=[queue for queue, _ in known],
+            priorities=[place.priority for _, place in known],
+            run_ats=[place.run_at for _, place in known],
+            ids=[place.job_id for _, place in known],
+            excluded_kinds=list(excluded_kinds),
+        )
+    *jobs, (_, _, _, highest_id) = rows
+    found: dict[str, list[Place]] = {}
+    for queue, priority, run_at, job_id in jobs:
+        found.setdefault(queue, []).append(Place(priority, run_at, job_id - 1))
+    return found, highest_id
 
 
 def claimable(connection: Connection, request: ClaimRequest) -> list[int]:

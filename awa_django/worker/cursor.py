@@ -114,8 +114,11 @@ class ClaimCursor:
         with self._lock:
             return {queue: list(places.values()) for queue, places in self._places.items()}
 
-    def was_searched(self, queue: str, found: Collection[Place], *, seconds: float, is_long: bool) -> None:
-        """What is before its places was searched in so many seconds; the first jobs that were ``found``.
+    def was_searched(
+        self, queue: str, found: Collection[Place], *, seconds: float, is_long: bool | None
+    ) -> None:
+        """What is before its places was searched as a whole in so many seconds, now or (``is_long`` is None)
+        when it last was; the first jobs that were ``found``.
 
         One that is found soon ends a search, which then says nothing about how long the walk is: a claim
         has to tell.
@@ -123,12 +126,13 @@ class ClaimCursor:
         with self._lock:
             if queue not in self._places:
                 return
-            if not is_long and not found:
+            if is_long is False and not found:
                 self._is_quick(queue)
                 return
+            back = self._back.setdefault(queue, {})
             for place in found:
-                self._back.setdefault(queue, {})[place.priority] = place
-            if is_long:
+                back[place.priority] = min(place, back.get(place.priority, place))
+            if is_long is not False:
                 self._whole_at[queue] = self._clock() + rest_after(seconds) + 3 * seconds + LATE
 
     def was_not_searched(self) -> None:

@@ -36,6 +36,10 @@ logger = get_logger(__name__)
 MIN_AGE = timedelta(seconds=2)
 # Ticks from one announcement to the next, at most; children that lost no answer, too, are looked after then.
 ANNOUNCE_EVERY = 10
+# A look that no child is a reason for walks over the dead entries of all past runs while a long snapshot
+# keeps them (0.3 us each). The next one then waits for so many times as long, and not for more seconds.
+REST = 50.0
+LONGEST_REST = 300.0
 # Seconds that a child's next claim may be late before its answer is taken for lost.
 LATE = 0.5
 FORGET_AFTER = timedelta(hours=1)
@@ -79,6 +83,7 @@ class Reconciler(Service):
         self._suspects: set[Attempt] = set()
         self._known_until_ns = 0
         self._ticks = 0
+        self._rests_until = 0.0
         # Whoever has been silent for STALE_AFTER counts as gone: there are three announcements in that time.
         enough = int(get_settings().stale_after / (3 * self.interval))
         self._announce_every = min(ANNOUNCE_EVERY, max(1, enough))
@@ -119,7 +124,7 @@ class Reconciler(Service):
             return 0.05
         names = [child.name for child in self._children()]
         is_turn = self._ticks % self._announce_every == 0
-        if is_turn or not self._have_all_answers():
+        if (is_turn and time.monotonic() >= self._rests_until) or not self._have_all_answers():
             self._reconcile()
         if is_turn or names != self._announced:
             self._announce()
@@ -160,8 +165,7 @@ class Reconciler(Service):
     def _have_all_answers(self) -> bool:
         """Whether each claim of each child has come back since all rows were last seen to be known.
 
-        One whose answer is missing is late. The look walks over the dead entries of all past runs while a
-        long snapshot keeps them (0.3 us each), so it is not made without need.
+        One whose answer is missing is late.
         """
         late_ns = time.monotonic_ns() - int((get_settings().poll_interval.total_seconds() + LATE) * 1e9)
         return not self._suspects and all(
@@ -173,7 +177,7 @@ class Reconciler(Service):
         children = list(self._children())
         if not children:
             return
-        known_until_ns = time.monotonic_ns() - int(MIN_AGE.total_seconds() * 1e9)
+        began_at = time.monotonic()
         with self._session.use() as connection:
             runs = rescue.runs_of_worker(connection, [child.name for child in children], min_age=MIN_AGE)
             known = {slot.attempt for child in children for slot in child.slots()} if runs else set()
@@ -182,8 +186,10 @@ class Reconciler(Service):
             if forgotten:
                 self._release(connection, forgotten)
         self._suspects = {Attempt(run.id, run.run_lease) for run in unknown}
+        ended_at = time.monotonic()
+        self._rests_until = ended_at + min((ended_at - began_at) * REST, LONGEST_REST)
         if not unknown:
-            self._known_until_ns = known_until_ns
+            self._known_until_ns = int((began_at - MIN_AGE.total_seconds()) * 1e9)
 
     def _release(self, connection: PsycopgConnection, runs: Sequence[LostRun]) -> None:
         logger.warning("%s claimed jobs never reached their worker process and are given back", len(runs))

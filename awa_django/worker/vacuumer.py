@@ -15,7 +15,7 @@ WORTH_IT = 10_000
 LONGEST_VACUUM = 600.0
 # A vacuum that leaves most dead rows, since somebody's snapshot is older, has read them all in vain (1.5 s
 # for 3 million). The next one of this table then waits for so many times as long, and not for more seconds.
-REST = 20.0
+REST = 40.0
 LONGEST_REST = 300.0
 
 

@@ -44,7 +44,7 @@ def pinned(bench: Bench) -> Plan:
             "floor": closed_loop(database, by_floor, feed_floor, seconds, window),
             "awa": closed_loop(database, by_worker, feed_awa, seconds, window),
         },
-        most_rounds=1,
+        most_rounds=3,
     )
 
 

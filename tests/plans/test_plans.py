@@ -239,6 +239,8 @@ def test_search_before_places_ends_at_them(mix: Mix) -> None:
         "priorities": [1, 2],
         "run_ats": ["2020-01-01T00:00Z"] * 2,
         "ids": [7, 8],
+        "since_run_ats": ["2019-01-01T00:00Z"] * 2,
+        "since_ids": [5, 6],
         "after_priorities": [-99, 1, 2],
         "before_priorities": [1, 2, 103],
         "excluded_kinds": [],
@@ -248,9 +250,31 @@ def test_search_before_places_ends_at_them(mix: Mix) -> None:
         plan = mix.explain("left_behind", params)
     check_indexes("left_behind", plan)
     assert plan.tables == {HOT}
-    # The last column with a bound stands behind equal ones: the scan stops there.
-    assert any("(priority = place.priority) AND (run_at <= LEAST(" in each for each in plan.conditions)
+    # The columns with bounds stand behind equal ones: the scan begins and stops there.
+    assert any(
+        "(priority = place.priority) AND (ROW(run_at, id) > ROW(place.since_run_at, place.since_id)) "
+        "AND (run_at <= LEAST(" in each
+        for each in plan.conditions
+    )
     assert "Sort" not in plan.nodes
+
+
+@pytest.mark.parametrize("places", [1, 64])
+def test_search_among_the_newest_walks_over_them_once(mix: Mix, places: int) -> None:
+    params: dict[str, object] = {
+        "newer_than": mix.running_ids[0],
+        "queues": [*QUEUES, *(f"q{number}" for number in range(61))][:places],
+        "priorities": [2] * places,
+        "run_ats": ["2020-01-01T00:00Z"] * places,
+        "ids": [7] * places,
+        "excluded_kinds": [],
+    }
+    with mix.connection.transaction(force_rollback=True):
+        fetch(mix.connection, "plan_by_index", is_local=True)
+        plan = mix.explain("newest_left_behind", params)
+    check_indexes("newest_left_behind", plan)
+    assert plan.tables == {HOT}
+    assert any("id > " in condition for condition in plan.conditions)
 
 
 @pytest.mark.parametrize("since", [None, "2020-01-01T00:00Z"])

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from awa_django.storage.claim import BEGINNING, LOWEST_PRIORITY, Place, left_behind
+from awa_django.storage.claim import (
+    BEGINNING,
+    LOWEST_PRIORITY,
+    Place,
+    left_behind,
+    newest_left_behind,
+)
 from tests.conftest import Connect
 from tests.factories import insert_job
 
@@ -21,10 +27,12 @@ def place(priority: int = 2, job_id: int = 10**15) -> Place:
     return Place(priority, AT, job_id)
 
 
-def found(connect: Connect, *places: Place, excluded_kinds: tuple[str, ...] = ()) -> list[Place]:
-    places, page_count = left_behind(connect(), "default", places or (place(),), excluded_kinds)  # type: ignore[assignment]
+def found(
+    connect: Connect, *places: Place, excluded_kinds: tuple[str, ...] = (), since: tuple[Place, ...] = ()
+) -> list[Place]:
+    jobs, page_count = left_behind(connect(), "default", places or (place(),), excluded_kinds, since=since)
     assert 0 < page_count < 20
-    return sorted(places)
+    return sorted(jobs)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +79,25 @@ def test_each_priority_has_its_place_and_others_are_found_wherever_they_stand(co
     assert len(places) == 4
 
 
+def test_part_begins_behind_a_row_of_the_priority(connect: Connect) -> None:
+    before, at, behind = (insert_job(run_at=HERE) for _ in range(3))
+    insert_job(priority=4, run_at=EARLY)
+    others = place(4)
+    since = place(job_id=at)
+    assert found(connect, place(), others, since=(since,))[0] == Place(2, AT, behind - 1)
+    assert found(connect, place(), others, since=(since._replace(job_id=before - 1),))[0].job_id == before - 1
+    # A priority that has no such row is searched from its beginning.
+    assert [each.priority for each in found(connect, place(), others, since=(since,))] == [2, 4]
+
+
+def test_part_that_begins_behind_the_place_is_empty(connect: Connect) -> None:
+    """Claims have gone back."""
+    insert_job(run_at=EARLY)
+    insert_job(run_at=LATER)
+    since = place()._replace(run_at=datetime(2020, 1, 4, tzinfo=UTC))
+    assert found(connect, place(), since=(since,)) == []
+
+
 def test_a_locked_job_is_found_and_a_look_locks_none(connect: Connect) -> None:
     """Or a claim beside the look would pass over what it finds."""
     job_id = insert_job(run_at=EARLY)
@@ -86,3 +113,58 @@ def test_search_reads_in_the_order_of_the_index_whatever_the_statistics_say(conn
     connection = connect(autocommit=False)
     left_behind(connection, "default", [place()], [])
     assert connection.execute("SHOW enable_sort").fetchone() == ("off",)
+
+
+def newest(connect: Connect, newer_than: int | None, **places: list[Place]) -> dict[str, list[Place]]:
+    found, highest_id = newest_left_behind(
+        connect(), places or {"default": [place()]}, ["left.out"], newer_than=newer_than
+    )
+    assert (highest_id,) == connect().execute("SELECT last_value FROM awa.jobs_id_seq").fetchone()
+    return found
+
+
+def test_of_the_newest_the_first_before_each_place_is_found(connect: Connect) -> None:
+    insert_job(run_at=EARLY)
+    known = insert_job(run_at=HERE)
+    first, _ = insert_job(run_at=HERE), insert_job(run_at=HERE)
+    urgent = insert_job(run_at=EARLY, priority=1)
+    mail = insert_job(run_at=EARLY, queue="mail")
+    found = newest(connect, known, default=[place(), place(1)], mail=[place()], other=[place()])
+    assert {queue: sorted(jobs) for queue, jobs in found.items()} == {
+        "default": [Place(1, datetime(2020, 1, 1, tzinfo=UTC), urgent - 1), Place(2, AT, first - 1)],
+        "mail": [Place(2, datetime(2020, 1, 1, tzinfo=UTC), mail - 1)],
+    }
+    assert newest(connect, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "columns"),
+    [
+        ("available", {"run_at": LATER}),
+        ("available", {"run_at": HERE, "id": 10**15 + 1}),
+        ("available", {"run_at": EARLY, "queue": "mail"}),
+        ("available", {"run_at": EARLY, "kind": "left.out"}),
+        ("available", {"run_at": EARLY, "priority": 1}),
+        ("running", {"run_at": EARLY}),
+    ],
+    ids=[
+        "after the place",
+        "of its instant and later",
+        "other queue",
+        "excluded kind",
+        "no place",
+        "running",
+    ],
+)
+def test_of_the_newest_no_other_is_found(connect: Connect, state: str, columns: dict[str, Any]) -> None:
+    insert_job(state, **columns)
+    assert newest(connect, 0) == {}
+
+
+def test_highest_id_of_an_unused_sequence_is_zero(connect: Connect) -> None:
+    connection = connect(autocommit=False)
+    connection.execute("ALTER SEQUENCE awa.jobs_id_seq RESTART")
+    connection.execute("SELECT nextval('awa.jobs_id_seq')")
+    assert newest_left_behind(connection, {}, [], newer_than=None) == ({}, 1)
+    connection.execute("SELECT setval('awa.jobs_id_seq', 1, false)")
+    assert newest_left_behind(connection, {}, [], newer_than=None) == ({}, 0)

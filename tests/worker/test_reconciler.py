@@ -12,6 +12,7 @@ from django.db import connection
 
 from awa_django.storage import status
 from awa_django.storage.rows import Attempt
+from awa_django.worker import reconciler as module
 from awa_django.worker.child import session_names
 from awa_django.worker.database import Session
 from awa_django.worker.options import WorkerOptions
@@ -175,8 +176,9 @@ def claiming(child: FakeChild, *, lost: float | None = None, last: float = JUST_
 
 
 def test_children_that_lost_no_answer_are_seldom_looked_after(
-    reconciler: Reconciler, child: FakeChild
+    reconciler: Reconciler, child: FakeChild, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "REST", 0.0)
     claiming(child)
     reconciler.tick()
     lost = running()  # of a claim that the server ended long after its worker had given it up
@@ -186,6 +188,28 @@ def test_children_that_lost_no_answer_are_seldom_looked_after(
     assert state(lost) == "running"  # suspected
     reconciler.tick()
     assert state(lost) == "available"
+
+
+@pytest.mark.parametrize(
+    ("longest", "states"), [(300.0, "running"), (0.0, "available")], ids=["soon", "in the end"]
+)
+def test_long_look_is_not_made_again_soon_without_a_reason(
+    reconciler: Reconciler, child: FakeChild, monkeypatch: pytest.MonkeyPatch, longest: float, states: str
+) -> None:
+    """It walks over dead entries while somebody's snapshot keeps them."""
+    monkeypatch.setattr(reconciler, "_announce_every", 1)
+    monkeypatch.setattr(module, "REST", 1e9)
+    monkeypatch.setattr(module, "LONGEST_REST", longest)
+    claiming(child)
+    reconciler.tick()
+    unknown = running()
+    for _ in range(3):
+        reconciler.tick()
+    assert state(unknown) == states
+    claiming(child, lost=0.0)
+    for _ in range(2):
+        reconciler.tick()
+    assert state(unknown) == "available"
 
 
 def test_worker_of_a_short_lease_says_more_often_that_it_lives(

@@ -17,7 +17,7 @@ from awa_django.worker import scout as module
 from awa_django.worker.cursor import LONGEST_REST, ClaimCursor
 from awa_django.worker.scout import Scout
 from tests.conftest import Connect
-from tests.factories import insert_job
+from tests.factories import insert_job, update_job
 from tests.waiting import wait_until
 from tests.worker.conftest import Sessions
 
@@ -73,6 +73,8 @@ def desk(make_session: Sessions, connect: Connect, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(cursor_module, "REST", 1e9)
     monkeypatch.setattr(cursor_module, "SHORT_WALK", 5)
     monkeypatch.setattr(module, "SHORT_WALK", 5)
+    # The scout always does.
+    monkeypatch.setattr(module, "REST_OF_WHOLE", 0.0)
     desk = Desk(make_session, connect(autocommit=False), connect())
     yield desk
     desk.scout.stop()
@@ -112,6 +114,19 @@ def test_what_is_found_during_a_claim_is_left_to_the_next_one(
     monkeypatch.setattr(cursor_module, "claim_behind", claim)
     assert desk.claim() == [following]
     assert desk.claim() == late
+
+
+def test_claims_go_back_for_all_that_was_found_meanwhile(desk: Desk) -> None:
+    """Not for what was found last."""
+    desk.run_many()
+    [(place,)] = desk.cursor.left_out().values()
+    far, near = insert_job(run_at=OLD), insert_job(run_at=place.run_at - timedelta(microseconds=1))
+    for found in (
+        Place(2, datetime(2020, 1, 1, tzinfo=UTC), 0),
+        place._replace(job_id=0, run_at=place.run_at - timedelta(seconds=1)),
+    ):
+        desk.cursor.was_searched("default", [found], seconds=0.0, is_long=None)
+    assert desk.claim() == [far, near]
 
 
 def test_claims_go_back_and_never_on(desk: Desk) -> None:
@@ -176,7 +191,7 @@ def test_thread_ends_when_nothing_is_left_out(desk: Desk) -> None:
 def test_claims_search_for_themselves_while_the_scout_cannot(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def left_behind(*_: object) -> None:
+    def left_behind(*_: object, **__: object) -> None:
         raise psycopg.OperationalError("too many connections")
 
     desk.run_many()
@@ -211,6 +226,50 @@ def test_claims_measure_the_walk_where_the_scout_found_something_soon(
     desk.now += 0.2
     late = insert_job(run_at=OLD)
     assert desk.claim() == [late]
+
+
+def test_claims_do_not_search_for_themselves_while_the_scout_searches_parts(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.run_many_by_a_clock_of_its_own(monkeypatch)
+    desk.cursor.was_searched("default", [], seconds=0.5, is_long=True)
+    insert_job(run_at=OLD)
+    for _ in range(5):
+        desk.now += 1.0 + 3 * 0.5
+        desk.cursor.was_searched("default", [], seconds=0.5, is_long=None)
+        assert desk.claim() == []
+        assert desk.cursor.leaves_out
+
+
+def test_what_is_near_or_new_is_searched_each_time_and_everything_when_that_has_rested(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    desk.scout._clock = lambda: now
+    far, near = insert_job("running", run_at=OLD), insert_job("running")
+    desk.run_many()
+    monkeypatch.setattr(module, "REST_OF_WHOLE", 1e9)
+    monkeypatch.setattr(module, "PART", 5)
+    desk.scout._walks["default"].rests_until = now + 30.0
+    for _ in range(3):
+        desk.scout.look()  # near is now what the next claim passes, new what comes from now on
+    [instant] = desk.writer.execute("SELECT now()").fetchone()
+    passed = [insert_job() for _ in range(3)]
+    assert desk.claim() == passed
+    for job_id, run_at in ((far, OLD), (near, instant)):
+        update_job(job_id, state="'available'", run_at=f"'{run_at}'", worker="NULL")
+    desk.scout.look()
+    assert desk.claim() == [near]
+    new = insert_job(run_at=OLD)
+    desk.scout.look()
+    assert desk.claim() == [new]
+    now += 29.9
+    desk.scout.look()
+    assert desk.claim() == []
+    now += 0.2
+    desk.scout.look()
+    desk.cursor._back_at.clear()  # the way back to the new one was long
+    assert desk.claim() == [far]
 
 
 @pytest.mark.parametrize("total", [1, 500])
@@ -269,7 +328,7 @@ def test_who_is_found_again_is_no_reason_to_hurry(desk: Desk, monkeypatch: pytes
 
 
 def test_stop_waits_for_no_search(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def left_behind(connection: psycopg.Connection[Any], *_: object) -> None:
+    def left_behind(connection: psycopg.Connection[Any], *_: object, **__: object) -> None:
         pids.append(connection.info.backend_pid)
         connection.execute("SELECT pg_sleep(600)")
 
@@ -287,7 +346,7 @@ def test_stop_waits_for_no_search(desk: Desk, monkeypatch: pytest.MonkeyPatch) -
 def test_stop_goes_on_without_a_search_that_does_not_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     searching, end = threading.Event(), threading.Event()
 
-    def left_behind(*_: object) -> None:
+    def left_behind(*_: object, **__: object) -> None:
         searching.set()
         end.wait(60)
         raise psycopg.OperationalError("no answer")
