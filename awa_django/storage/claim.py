@@ -122,7 +122,7 @@ def left_behind(
     plan_in_order(connection)
     priorities = sorted(place.priority for place in places)
     begins = {place.priority: place for place in since}
-    since = [min(place, begins.get(place.priority, BEGINNING)) for place in places]
+    since = [begins.get(place.priority, BEGINNING) for place in places]
     rows = fetch(
         connection,
         "left_behind",

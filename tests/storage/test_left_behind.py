@@ -161,6 +161,12 @@ def test_of_the_newest_no_other_is_found(connect: Connect, state: str, columns: 
     assert newest(connect, 0) == {}
 
 
+def test_of_the_newest_none_is_found_that_is_not_due(connect: Connect) -> None:
+    """A clock may have been set back."""
+    insert_job(run_at="2999-01-01T00:00Z")
+    assert newest(connect, 0, default=[Place(2, datetime(2999, 1, 2, tzinfo=UTC), 0)]) == {}
+
+
 def test_highest_id_of_an_unused_sequence_is_zero(connect: Connect) -> None:
     connection = connect(autocommit=False)
     connection.execute("ALTER SEQUENCE awa.jobs_id_seq RESTART")

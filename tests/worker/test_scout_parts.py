@@ -22,7 +22,7 @@ class Desk:
         self.now = 1000.0
         self.claimed = 5
         self.seconds = dict.fromkeys(queues, 0.2)
-        self.page_count = PAGES
+        self.page_count, self.part_page_count = PAGES, 1
         self.finds: list[Place] = []
         self.searches: list[tuple[str, str]] = []
         self.said: list[tuple[str, float, bool | None]] = []
@@ -55,7 +55,7 @@ class Desk:
     ) -> tuple[list[Place], int]:
         self.searches.append((queue, "part" if since else "whole"))
         self.now += 0.001 if since else self.seconds[queue]
-        return self.finds, 1 if since else self.page_count
+        return self.finds, self.part_page_count if since else self.page_count
 
     def _newest_left_behind(
         self, connection: Any, places: Any, excluded_kinds: Any, *, newer_than: int | None
@@ -144,6 +144,18 @@ def test_part_follows_the_claims_and_is_no_shorter_than_half_of_the_longest(step
     assert lengths[0] == 0
     assert 100 < max(lengths) <= 100 + step
     assert min(lengths[100 // step + 2 :]) >= 50 - step
+
+
+@pytest.mark.parametrize(("queues", "since"), [("ab", 5), ("abc", 6)], ids=["two", "three"])
+def test_parts_of_all_queues_are_as_long_as_one(
+    monkeypatch: pytest.MonkeyPatch, queues: str, since: int
+) -> None:
+    desk = Desk(monkeypatch, *queues)
+    desk.look()
+    desk.claimed = 6
+    desk.part_page_count = module.PART // 2 - 1  # and more than a third
+    desk.look()
+    assert desk.scout._walks["a"].since == [place(since)]
 
 
 def test_place_that_does_not_move_keeps_its_part() -> None:
