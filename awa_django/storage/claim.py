@@ -112,28 +112,32 @@ def left_behind(
     excluded_kinds: Sequence[str],
     *,
     since: Collection[Place] = (),
+    of_known: bool = True,
+    of_others: bool = True,
 ) -> tuple[list[Place], int]:
     """Places right before the jobs that ``claim_behind`` would not find: the first of each priority, and the
     first of those between that have no place. And how many pages of the claim index were read.
 
-    A priority with a place in ``since`` is searched from there only. In a transaction it takes the right
+    A priority with a place in ``since`` is searched from there only; those that have a place, or the others,
+    may be left out. In a transaction it takes the right
     plan whatever the statistics say.
     """
     plan_in_order(connection)
     priorities = sorted(place.priority for place in places)
     begins = {place.priority: place for place in since}
-    since = [begins.get(place.priority, BEGINNING) for place in places]
+    ends = list(places) if of_known else []
+    since = [begins.get(place.priority, BEGINNING) for place in ends]
     rows = fetch(
         connection,
         "left_behind",
         queue=queue,
-        priorities=[place.priority for place in places],
-        run_ats=[place.run_at for place in places],
-        ids=[place.job_id for place in places],
+        priorities=[place.priority for place in ends],
+        run_ats=[place.run_at for place in ends],
+        ids=[place.job_id for place in ends],
         since_run_ats=[place.run_at for place in since],
         since_ids=[place.job_id for place in since],
-        after_priorities=[BEGINNING.priority, *priorities],
-        before_priorities=[*priorities, LOWEST_PRIORITY + 1],
+        after_priorities=[BEGINNING.priority, *priorities] if of_others else [],
+        before_priorities=[*priorities, LOWEST_PRIORITY + 1] if of_others else [],
         excluded_kinds=list(excluded_kinds),
     )
     *found, (_, _, _, page_count) = rows
@@ -148,7 +152,7 @@ def newest_left_behind(
     newer_than: int | None,
 ) -> tuple[dict[str, list[Place]], int]:
     """As ``left_behind`` for all queues, but only jobs whose id is higher (None: no job at all), wherever
-    they stand, and of the priorities that have a place. And the highest id that was given out.
+    they stand. And the highest id that was given out.
     """
     known = [(queue, place) for queue, those in places.items() for place in those]
     with planned_by_index(connection):

@@ -37,6 +37,8 @@ SHORT_WALK = 100
 # took, but never for longer than LONGEST_REST seconds: a better row is left behind no longer than that.
 REST = 20.0
 LONGEST_REST = 1.0
+# A claim ends at 8 MiB of arguments as they are stored (claim.sql); numbers are an eighth of that as text.
+LARGEST_ARGS = 2**20
 # Seconds that a scout's next search may be late before a claim does it, beyond three times its duration.
 LATE = 1.0
 
@@ -92,11 +94,12 @@ class ClaimCursor:
         for job, place in zip(claimed.jobs, claimed.places, strict=False):
             last.setdefault(job.queue, {})[place.priority] = place  # in their order: the last one stays
         counts = Tally(job.queue for job in claimed.jobs)
+        is_cut = len(claimed.jobs) >= request.total or (is_long and _may_be_cut_by_size(claimed.jobs))
         with self._lock:
             if whole := reached - resting.keys():
                 self._rest(whole, seconds, was_long)
             for queue in reached & self._whole_at.keys():
-                is_full = len(claimed.jobs) >= request.total or counts[queue] >= request.limits[queue]
+                is_full = is_cut or counts[queue] >= request.limits[queue]
                 has_gone_back = self._go_on(
                     queue, places[queue], last.get(queue, {}), is_full=is_full, is_short=was_long is False
                 )
@@ -235,6 +238,11 @@ class DueCursor:
                 self._head_at = ended_at + min((ended_at - began_at) * REST, self._longest_rest)
         self.since = found.now if found.run_at is None else min(found.run_at, found.now)
         return found.seconds
+
+
+def _may_be_cut_by_size(jobs: Collection[ClaimedJob]) -> bool:
+    """Whether the arguments may be as much as a claim takes; a job that comes without them has large ones."""
+    return any(job.args is None for job in jobs) or sum(len(job.args or "") for job in jobs) >= LARGEST_ARGS
 
 
 def _reached(request: ClaimRequest, jobs: Collection[ClaimedJob]) -> set[str]:

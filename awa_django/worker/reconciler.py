@@ -39,7 +39,7 @@ ANNOUNCE_EVERY = 10
 # A look that no child is a reason for walks over the dead entries of all past runs while a long snapshot
 # keeps them (0.3 us each). The next one then waits for so many times as long, and not for more seconds.
 REST = 50.0
-LONGEST_REST = 300.0
+LONGEST_REST = 60.0
 # Seconds that a child's next claim may be late before its answer is taken for lost.
 LATE = 0.5
 FORGET_AFTER = timedelta(hours=1)

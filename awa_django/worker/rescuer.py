@@ -20,10 +20,6 @@ from awa_django.worker.settle import Settlement, settle
 logger = get_logger(__name__)
 
 BATCH = 500
-# A look over the dead entries of all past runs, which a long snapshot keeps (0.3 us each), rests for so many
-# times as long as it took, and not for more seconds.
-REST = 40.0
-LONGEST_REST = 60.0
 # Seconds for heartbeats to come first, when the jobs were out of reach: longer than any loop's wait after an
 # error, which is how late a worker notices that they are back.
 GRACE = 5.0
@@ -44,31 +40,26 @@ class Rescuer(Duty):
         self._worker = worker
         self._grace = min(GRACE, stale_after.total_seconds() / 2)
         self._looked_at = time.monotonic()
-        self._next_in = interval.total_seconds()
         self._has_waited = False
 
     def perform(self) -> float | None:
         while self.is_leading:
             with self.session.use() as connection, transaction(connection):
-                began_at = time.monotonic()
                 runs = rescue.lost_runs(connection, stale_after=self._stale_after, batch=BATCH)
-                seconds = time.monotonic() - began_at
                 if self._was_out_of_reach():
                     return self._grace
                 failpoints.hit("in_rescue")
                 settlement = end_lost_runs(connection, runs, worker=self._worker)
             self.superseded_count += len(settlement.superseded)
             if len(runs) < BATCH or not settlement.done:
-                wait = max(self.interval.total_seconds(), min(seconds * REST, LONGEST_REST))
-                self._next_in = wait + seconds
-                return wait
+                break
         return None
 
     def _was_out_of_reach(self) -> bool:
         """Whether the jobs may have been (an outage, a table that was locked) since the last look: then all
         that ran is silent, and those who live have to be able to say so before they are judged."""
         before, self._looked_at = self._looked_at, time.monotonic()
-        is_late = self._looked_at - before > max(self._next_in, self._grace) + self._grace
+        is_late = self._looked_at - before > max(self.interval.total_seconds(), self._grace) + self._grace
         self._has_waited = is_late and not self._has_waited  # once: a slow machine is no outage
         return self._has_waited
 

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from awa_django.logs import get_logger
 from awa_django.storage.claim import Place, left_behind, newest_left_behind
@@ -28,6 +29,8 @@ PART = 3_000
 # always the whole, behind 3.5 million every ten seconds.
 REST_OF_WHOLE = 15.0
 LONGEST_REST_OF_WHOLE = 30.0
+# So many seconds after its id was given out a job still counts as new: its transaction ends meanwhile.
+NEW = 2.0
 # Seconds after an error: until then claims search for themselves.
 PAUSE = 10.0
 # Seconds that a stop waits for the statement that it has cancelled; where nothing answers, it goes on.
@@ -42,6 +45,8 @@ class _Walk:
     """Where the part begins that is searched meanwhile: where the claims once were."""
     seconds: float = 0.0
     rests_until: float = 0.0
+    others_are_long: bool = False
+    """Whether priorities without a place, too, have many dead entries: they then rest with the whole."""
     middle: Sequence[Place] = ()
     """Where the claims were when that part was half as long as it may be: the next one begins there."""
 
@@ -72,8 +77,8 @@ class Scout:
         self._on_found = on_found
         self._found: dict[str, set[Place]] = {}
         self._walks: dict[str, _Walk] = {}
-        # The highest ids that were given out by the last looks: a job may be committed after the next look.
-        self._highest_ids: deque[int] = deque(maxlen=2)
+        # When looks were made, and the highest id that was given out by then.
+        self._highest_ids: deque[tuple[float, int]] = deque()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -112,6 +117,7 @@ class Scout:
         left_out = self._cursor.left_out()
         self._walks = {queue: walk for queue, walk in self._walks.items() if queue in left_out}
         newest = self._search_newest(left_out)
+        was_partial = False
         for queue, places in left_out.items():
             if self._stopping.is_set():
                 break
@@ -119,10 +125,13 @@ class Scout:
             if walk is None or self._clock() >= walk.rests_until:
                 found = self._search_whole(queue, places)
             else:
+                was_partial = True
                 found = self._search_part(queue, places, walk, PART / len(left_out), newest.get(queue, []))
             if found:
                 self._found[queue] = set(found)
                 self._on_found()
+        if was_partial:
+            return LONGEST_REST
         if self._found and all(found <= before.get(queue, set()) for queue, found in self._found.items()):
             return LONGEST_REST  # they are locked, their queue is paused, or all its slots are taken
         return rest_after(self._clock() - began_at)
@@ -135,6 +144,7 @@ class Scout:
         if is_long:
             walk = self._walks.setdefault(queue, _Walk(places))
             walk.seconds = ended_at - asked_at
+            walk.others_are_long = False
             rest = REST_OF_WHOLE * sum(each.seconds for each in self._walks.values())
             walk.rests_until = ended_at + min(rest, LONGEST_REST_OF_WHOLE)
         elif not found:
@@ -143,28 +153,33 @@ class Scout:
         return found
 
     def _search_newest(self, left_out: Mapping[str, Sequence[Place]]) -> dict[str, list[Place]]:
-        newer_than = self._highest_ids[0] if self._walks and self._highest_ids else None
+        now = self._clock()
+        while len(self._highest_ids) > 1 and self._highest_ids[1][0] <= now - NEW:
+            self._highest_ids.popleft()
+        newer_than = self._highest_ids[0][1] if self._walks and self._highest_ids else None
         with self._session.use() as connection:
             found, highest_id = newest_left_behind(
                 connection, left_out, sorted(self._excluded_kinds()), newer_than=newer_than
             )
-        self._highest_ids.append(highest_id)
+        self._highest_ids.append((now, highest_id))
         return found
 
     def _search_part(
         self, queue: str, places: Sequence[Place], walk: _Walk, longest: float, newest: Sequence[Place]
     ) -> list[Place]:
-        found, page_count = self._search(queue, places, since=walk.since)
+        found, page_count = self._search(queue, places, since=walk.since, of_others=False)
         walk.took(page_count, longest, places)
-        found = [*found, *newest]
+        if not walk.others_are_long:
+            others, page_count = self._search(queue, places, of_known=False)
+            walk.others_are_long = page_count > longest
+            found += others
+        found += newest
         self._cursor.was_searched(queue, found, seconds=walk.seconds, is_long=None)
         return found
 
-    def _search(
-        self, queue: str, places: Sequence[Place], *, since: Sequence[Place] = ()
-    ) -> tuple[list[Place], int]:
+    def _search(self, queue: str, places: Sequence[Place], **what: Any) -> tuple[list[Place], int]:
         """What was found, and how many pages more were read than are anyway."""
         excluded_kinds = sorted(self._excluded_kinds())
         with self._session.use() as connection, transaction(connection):
-            found, page_count = left_behind(connection, queue, places, excluded_kinds, since=since)
+            found, page_count = left_behind(connection, queue, places, excluded_kinds, **what)
         return found, page_count - ORDINARY_PAGES * (2 * len(places) + 1)

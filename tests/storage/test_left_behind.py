@@ -144,7 +144,6 @@ def test_of_the_newest_the_first_before_each_place_is_found(connect: Connect) ->
         ("available", {"run_at": HERE, "id": 10**15 + 1}),
         ("available", {"run_at": EARLY, "queue": "mail"}),
         ("available", {"run_at": EARLY, "kind": "left.out"}),
-        ("available", {"run_at": EARLY, "priority": 1}),
         ("running", {"run_at": EARLY}),
     ],
     ids=[
@@ -152,13 +151,29 @@ def test_of_the_newest_the_first_before_each_place_is_found(connect: Connect) ->
         "of its instant and later",
         "other queue",
         "excluded kind",
-        "no place",
         "running",
     ],
 )
 def test_of_the_newest_no_other_is_found(connect: Connect, state: str, columns: dict[str, Any]) -> None:
     insert_job(state, **columns)
     assert newest(connect, 0) == {}
+
+
+def test_of_the_newest_those_of_a_priority_without_a_place_are_found(connect: Connect) -> None:
+    job_id = insert_job(run_at=LATER, priority=1)
+    assert newest(connect, 0) == {"default": [Place(1, datetime(2020, 1, 3, tzinfo=UTC), job_id - 1)]}
+
+
+def test_known_priorities_and_others_are_searched_by_themselves(connect: Connect) -> None:
+    for priority in (1, 2):
+        insert_job(run_at=EARLY, priority=priority)
+
+    def priorities(*, of_known: bool = True, of_others: bool = True) -> list[int]:
+        found, _ = left_behind(connect(), "default", [place()], [], of_known=of_known, of_others=of_others)
+        return [each.priority for each in found]
+
+    assert priorities(of_others=False) == [2]
+    assert priorities(of_known=False) == [1]
 
 
 def test_of_the_newest_none_is_found_that_is_not_due(connect: Connect) -> None:

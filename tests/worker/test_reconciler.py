@@ -191,7 +191,7 @@ def test_children_that_lost_no_answer_are_seldom_looked_after(
 
 
 @pytest.mark.parametrize(
-    ("longest", "states"), [(300.0, "running"), (0.0, "available")], ids=["soon", "in the end"]
+    ("longest", "states"), [(60.0, "running"), (0.0, "available")], ids=["soon", "in the end"]
 )
 def test_long_look_is_not_made_again_soon_without_a_reason(
     reconciler: Reconciler, child: FakeChild, monkeypatch: pytest.MonkeyPatch, longest: float, states: str

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from awa_django.storage import finalize, rescue
-from awa_django.storage.rows import Attempt, Completion, LostRun
+from awa_django.storage import finalize
+from awa_django.storage.rows import Attempt, Completion
 from awa_django.worker import rescuer as module
 from awa_django.worker.database import Session
 from awa_django.worker.rescuer import Rescuer
@@ -175,28 +175,3 @@ def test_errors_that_take_no_entry_stop_nobody(rescuer: Rescuer) -> None:
     row = reload_job(odd)
     assert row.state == "failed"
     assert [entry.get("outcome") for entry in row.errors] == [None, None, "unwritable"]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "wait"), [(0.1, 15.0), (0.5, 20.0), (10.0, 60.0)], ids=["short", "long", "longest"]
-)
-def test_long_look_is_not_made_again_soon(
-    rescuer: Rescuer, monkeypatch: pytest.MonkeyPatch, seconds: float, wait: float
-) -> None:
-    """It walks over dead entries while somebody's snapshot keeps them; and that it rests is no outage."""
-    now = 1000.0
-    monkeypatch.setattr("awa_django.worker.rescuer.time.monotonic", lambda: now)
-    rescuer._looked_at = now
-
-    def lost_runs(connection: Any, **params: Any) -> list[LostRun]:
-        nonlocal now
-        now += seconds
-        return real(connection, **params)
-
-    real = rescue.lost_runs
-    monkeypatch.setattr(rescue, "lost_runs", lost_runs)
-    for _ in range(2):
-        job_id = silent()
-        assert rescuer.tick() == pytest.approx(wait)
-        assert reload_job(job_id).state == "retryable"
-        now += wait

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -127,6 +128,20 @@ def test_claims_go_back_for_all_that_was_found_meanwhile(desk: Desk) -> None:
     ):
         desk.cursor.was_searched("default", [found], seconds=0.0, is_long=None)
     assert desk.claim() == [far, near]
+
+
+@pytest.mark.parametrize("size", [20_000, 15_500], ids=["left to the run", "told"])
+def test_claims_cut_by_the_size_of_arguments_go_on_in_what_was_found(desk: Desk, size: int) -> None:
+    """It would be searched for again, after each portion."""
+    desk.run_many()
+    insert_job(run_at=OLD, args={"value": random.Random(1).randbytes(size).hex()})
+    desk.writer.execute(
+        "INSERT INTO awa.jobs_hot (kind, run_at, args) SELECT job.kind, job.run_at, job.args "
+        "FROM awa.jobs_hot AS job, generate_series(1, 299) WHERE job.state = 'available'"
+    )
+    desk.scout.look()
+    assert len(desk.claim(1000)) < 300
+    assert len(desk.claim(1000)) > 0
 
 
 def test_claims_go_back_and_never_on(desk: Desk) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from awa_django.storage.claim import Place
 from awa_django.worker import scout as module
+from awa_django.worker.cursor import LONGEST_REST
 from awa_django.worker.scout import Scout, _Walk
 
 PAGES = 10_000
@@ -30,6 +31,7 @@ class Desk:
         session: Any = self
         self.leaves_out = True
         self.highest_id = 100
+        self.others_page_count = 1
         self.newest: dict[str, list[Place]] = {}
         self.newer_than: int | None = None
         monkeypatch.setattr(module, "left_behind", self._left_behind)
@@ -51,8 +53,20 @@ class Desk:
         self.found = found
 
     def _left_behind(
-        self, connection: Any, queue: str, places: Any, excluded_kinds: Any, *, since: Any
+        self,
+        connection: Any,
+        queue: str,
+        places: Any,
+        excluded_kinds: Any,
+        *,
+        since: Any = (),
+        of_known: bool = True,
+        of_others: bool = True,
     ) -> tuple[list[Place], int]:
+        if not of_known:
+            self.searches.append((queue, "others"))
+            return [], self.others_page_count
+        assert of_others == (not since)
         self.searches.append((queue, "part" if since else "whole"))
         self.now += 0.001 if since else self.seconds[queue]
         return self.finds, self.part_page_count if since else self.page_count
@@ -66,7 +80,7 @@ class Desk:
     def look(self) -> list[tuple[str, str]]:
         self.searches.clear()
         self.said.clear()
-        self.scout.look()
+        self.waits = self.scout.look()
         return self.searches
 
 
@@ -87,7 +101,7 @@ def test_whole_search_rests_for_fifteen_times_as_long_as_it_took(desk: Desk) -> 
     assert desk.look() == [("default", "whole")]
     assert desk.said == [("default", 0.2, True)]
     wait(desk, 2.99)
-    assert desk.look() == [("default", "part")]
+    assert desk.look() == [("default", "part"), ("default", "others")]
     assert desk.said == [("default", 0.2, None)]
     wait(desk, 0.02)
     assert desk.look() == [("default", "whole")]
@@ -99,7 +113,7 @@ def test_searches_of_all_queues_rest_for_fifteen_times_as_long_as_they_took(
     desk = Desk(monkeypatch, "a", "b")
     desk.look()
     wait(desk, 3.0 - 0.2 + 0.01)  # of the first, which then was alone
-    assert desk.look() == [("a", "whole"), ("b", "part")]
+    assert desk.look() == [("a", "whole"), ("b", "part"), ("b", "others")]
     wait(desk, 5.9)
     assert desk.look()[0] == ("a", "part")
     wait(desk, 0.1)
@@ -110,7 +124,7 @@ def test_rest_has_an_end(desk: Desk) -> None:
     desk.seconds["default"] = 5.0
     desk.look()
     wait(desk, 29.9)
-    assert desk.look() == [("default", "part")]
+    assert desk.look() == [("default", "part"), ("default", "others")]
     wait(desk, 0.2)
     assert desk.look() == [("default", "whole")]
 
@@ -165,14 +179,35 @@ def test_place_that_does_not_move_keeps_its_part() -> None:
     assert walk.since == [place(1)]
 
 
-def test_new_is_what_came_since_the_look_before_the_last(desk: Desk) -> None:
-    """Its transaction may have ended after the last one."""
-    asked = []
-    for highest_id in (100, 200, 300, 400):
-        desk.highest_id = highest_id
+def test_new_is_what_came_within_two_seconds_at_least(desk: Desk) -> None:
+    """Its transaction may end later than a look or many."""
+    desk.seconds["default"] = 0.0
+    began_at = desk.now
+    for number in range(100):
+        desk.now = began_at + 0.5 * number
+        desk.highest_id = number
         desk.look()
-        asked.append(desk.newer_than)
-    assert asked == [None, 100, 100, 200]
+        assert desk.newer_than == (None if number == 0 else max(number - 4, 0))
+    assert len(desk.scout._highest_ids) < 10
+
+
+def test_priorities_without_a_place_rest_with_the_whole_when_they_are_long(desk: Desk) -> None:
+    """They may have dead entries, of claims before these."""
+    desk.look()
+    desk.others_page_count = PAGES
+    assert desk.look() == [("default", "part"), ("default", "others")]
+    assert desk.look() == [("default", "part")]
+    assert desk.scout._walks["default"].since == [place(5)]
+    wait(desk, 3.01)
+    assert desk.look() == [("default", "whole")]
+    assert desk.look() == [("default", "part"), ("default", "others")]
+
+
+def test_parts_are_searched_once_a_second(desk: Desk) -> None:
+    """However quick that is: in a quiet system it would be a reason to do it all the time."""
+    desk.look()
+    desk.look()
+    assert desk.waits == LONGEST_REST
 
 
 def test_new_ones_are_not_looked_for_while_all_is_searched_each_time(desk: Desk) -> None:
