@@ -119,14 +119,13 @@ def left_behind(
     first of those between that have no place. And how many pages of the claim index were read.
 
     A priority with a place in ``since`` is searched from there only; those that have a place, or the others,
-    may be left out. In a transaction it takes the right
-    plan whatever the statistics say.
+    may be left out. In a transaction it takes the right plan whatever the statistics say.
     """
     plan_in_order(connection)
     priorities = sorted(place.priority for place in places)
     begins = {place.priority: place for place in since}
     ends = list(places) if of_known else []
-    since = [begins.get(place.priority, BEGINNING) for place in ends]
+    starts = [begins.get(place.priority, BEGINNING) for place in ends]
     rows = fetch(
         connection,
         "left_behind",
@@ -134,8 +133,8 @@ def left_behind(
         priorities=[place.priority for place in ends],
         run_ats=[place.run_at for place in ends],
         ids=[place.job_id for place in ends],
-        since_run_ats=[place.run_at for place in since],
-        since_ids=[place.job_id for place in since],
+        since_run_ats=[place.run_at for place in starts],
+        since_ids=[place.job_id for place in starts],
         after_priorities=[BEGINNING.priority, *priorities] if of_others else [],
         before_priorities=[*priorities, LOWEST_PRIORITY + 1] if of_others else [],
         excluded_kinds=list(excluded_kinds),
